@@ -10,7 +10,7 @@ from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
-from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.problems import Refused, blame_caller
 from perdure.surfaces.http.views import JobPage, job_shown
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -132,14 +132,15 @@ def preview_redrive(call: HttpCall) -> HttpAnswer:
 def redrive_letters(call: HttpCall) -> HttpAnswer:
     """Drive dead letters of one pipeline again, in a run of their own; workers do it."""
     body: RedriveAsked = call.body
-    begun = DeadLetters(call.session).redrive(
-        from_start=body.from_start,
-        canary=body.canary,
-        rate=body.rate,
-        reason=body.reason,
-        by=call.principal.name,
-        **_chosen(body, call.principal.acts_on),
-    )
+    with blame_caller():
+        begun = DeadLetters(call.session).redrive(
+            from_start=body.from_start,
+            canary=body.canary,
+            rate=body.rate,
+            reason=body.reason,
+            by=call.principal.name,
+            **_chosen(body, call.principal.acts_on),
+        )
     return HttpAnswer(_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
 
 

@@ -12,7 +12,7 @@ from perdure.app.pipelines import Pipeline
 from perdure.app.surface.serving import Item, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished
-from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import JobView
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
@@ -39,7 +39,7 @@ class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
 
     pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
     item: Any
-    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
     run_at: datetime | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
@@ -49,7 +49,7 @@ class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """One of several jobs to be made."""
 
     item: Any
-    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
     run_at: datetime | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
@@ -84,7 +84,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     pipeline: str | None = None
     state: Shown | None = None
-    key: str | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
     since: datetime | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
@@ -118,7 +118,7 @@ class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
 def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
-    key = call.headers.get("idempotency-key") or body.key
+    key = call.headers.get("idempotency-key", body.key)
     job = _pipeline(call, body.pipeline).enqueue(
         body.item,
         owner=call.principal.owner,
@@ -237,7 +237,7 @@ _GONE = ("not_found",)
 ENDPOINTS = (
     Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=(*_GONE, "payload_refused")),
-    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
+    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
     Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
