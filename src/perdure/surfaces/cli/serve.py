@@ -1,5 +1,6 @@
 """perdure serve: the HTTP API of an app."""
 
+import socket
 from contextlib import ExitStack
 from importlib.util import find_spec
 
@@ -72,5 +73,18 @@ def serve(
         until_it_ends.callback(session.close)
         if worker:
             until_it_ends.enter_context(working(session, concurrency))
-        click.echo(f"serving {app} at http://{host}:{port}/api; stop it with Ctrl-C")
-        uvicorn.Server(config).run()
+        bound = _listen(host, port)
+        click.echo(
+            f"serving {app} at http://{host}:{bound.getsockname()[1]}/api; stop it with Ctrl-C"
+        )
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2_048)
+    except OSError as error:
+        raise CallerError(
+            f"cannot listen at {host} port {port}: {error.strerror}; name another with --port or --host"
+        ) from None
