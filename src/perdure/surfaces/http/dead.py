@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, structs
 
 from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.job_filters import dead_meant
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkView
@@ -104,8 +105,8 @@ def list_letters(call: HttpCall) -> HttpAnswer:
     """List dead letters, newest first."""
     query: LetterQuery = call.query
     before = None if query.cursor is None else int(query.cursor)
-    chosen = _chosen(query, call.principal.sees)
-    found = DeadLetters(call.session).list(limit=query.limit, before=before, **chosen)
+    meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
+    found = call.session.opened.reader.jobs(meant, limit=query.limit, before=before)
     after = str(found[-1].no) if len(found) == query.limit else None
     return HttpAnswer(JobPage([job_shown(one) for one in found], None, after))
 
@@ -113,8 +114,8 @@ def list_letters(call: HttpCall) -> HttpAnswer:
 def group_letters(call: HttpCall) -> HttpAnswer:
     """Group dead letters by how they failed, most frequent first."""
     query: LetterQuery = call.query
-    chosen = _chosen(query, call.principal.sees)
-    found = DeadLetters(call.session).groups(limit=query.limit, **chosen)
+    meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
+    found = call.session.opened.reader.dead_groups(meant, limit=query.limit)
     names = LetterGroup.__struct_fields__
     shown = [LetterGroup(**{name: getattr(one, name) for name in names}) for one in found]
     return HttpAnswer(LetterGroups(shown))
@@ -168,8 +169,8 @@ _GONE = ("not_found",)
 _DONE = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery, problems=_GONE),
-    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery, problems=_GONE),
+    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery),
+    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery),
     Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
     Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
     Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, problems=_GONE),

@@ -167,7 +167,8 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
         raise Refused("forbidden", "this token sees the jobs of its own owner only")
     owner = query.owner if sees is None else sees
     chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner}
-    meant = jobs_listed(reader, () if query.state is None else (query.state,), chosen)
+    states = () if query.state is None else (query.state,)
+    meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
     number, _, moment = (query.cursor or "").partition("@")
     if query.since is None:
@@ -237,7 +238,7 @@ _GONE = ("not_found",)
 ENDPOINTS = (
     Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=(*_GONE, "payload_refused")),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=(*_GONE, "payload_refused")),
-    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=_GONE),
+    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
     Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
