@@ -6,7 +6,7 @@ two thousand lanes, and moments rise with the numbers of the jobs.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 
@@ -14,7 +14,9 @@ from perdure.ports import Reader
 from tests.stores import kit
 from tests.stores.kit import MEMORY
 from tests.stores.postgres.kit import Place as PostgresPlace
-from tests.stores.postgres.plans import rows_touched
+from tests.stores.postgres.plans import plan_of_text, rows_touched
+
+T = TypeVar("T")
 
 LANES = 2_000
 INSTRUCTIONS_A_ROW = 40  # of SQLite's machine: a row passed by takes a dozen, a whole job 75
@@ -48,7 +50,7 @@ INSERT INTO perdure_attempts (
     job, token, claimed_at, settled_at, elapsed_s, number, life, status, state, stage, message, policy, config_hash, why,
     owner
 )
-SELECT no, 1, enqueued_at, finished_at, 0.5, 1, 1, 'success', state, stage, '', 'p/1', '', '{{}}', owner
+SELECT no, 1, enqueued_at, finished_at, 0.5, 1, 1, 'success', state, stage, '', 'p/1', '', '{{"text": "done"}}', owner
 FROM perdure_jobs WHERE finished_at IS NOT NULL
 """
 # As they are once they were added up: what is open in a hundred lanes, five stages, three hundred groups of dead letters.
@@ -78,6 +80,10 @@ class Crowd(Protocol):
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         """How many rows each statement of a read has touched."""
+        ...
+
+    def plans(self, read: Callable[[Reader], object]) -> list[tuple[str, str]]:
+        """Each statement of a read, and how it is carried out."""
         ...
 
 
@@ -119,6 +125,18 @@ class SqliteCrowd:
             self._raw.set_progress_handler(None, 1)
         return [-(-count // INSTRUCTIONS_A_ROW) for count in counts]
 
+    def plans(self, read: Callable[[Reader], object]) -> list[tuple[str, str]]:
+        texts: list[str] = []
+        self._raw.set_trace_callback(texts.append)
+        try:
+            read(self.reader)
+        finally:
+            self._raw.set_trace_callback(None)
+        asked = [text for text in texts if text.lstrip().startswith(("SELECT", "WITH", "--"))]
+        return [
+            (one, str(self._raw.execute(f"EXPLAIN QUERY PLAN {one}").fetchall())) for one in asked
+        ]
+
     def close(self) -> None:
         self._place.close()
 
@@ -136,13 +154,23 @@ class PostgresCrowd:
         self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
-        counts: list[int] = []
+        return self._watch(read, _most)
+
+    def plans(self, read: Callable[[Reader], object]) -> list[tuple[str, str]]:
+        def plan(cx: Any, text: str, values: Mapping[str, object]) -> tuple[str, str]:
+            both = [plan_of_text(cx, text, values, mode=mode) for mode in ("generic", "custom")]
+            return text, "\n".join(map(str, both))
+
+        return self._watch(read, plan)
+
+    def _watch(self, read: Callable[[Reader], object], note: Callable[..., T]) -> list[T]:
+        noted: list[T] = []
 
         class Watched(psycopg.Cursor[Any]):
             def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
                 if isinstance(query, str) and query.lstrip().startswith(("SELECT", "WITH", "--")):
                     with _plain(self.connection) as cx:
-                        counts.append(_most(cx, query, params or {}))
+                        noted.append(note(cx, query, params or {}))
                 return super().execute(query, params, **options)
 
         with self._place.connection.autocommit() as cx:
@@ -152,7 +180,7 @@ class PostgresCrowd:
         finally:
             with self._place.connection.autocommit() as cx:
                 cx.cursor_factory = psycopg.Cursor
-        return counts
+        return noted
 
     def close(self) -> None:
         self._aside.close()

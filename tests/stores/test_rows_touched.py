@@ -14,6 +14,7 @@ from perdure.model.filters import JobFilter
 from perdure.model.states import FailedReason, State
 from perdure.ports import Reader
 from tests.stores.crowd import Crowd, PostgresCrowd, SqliteCrowd
+from tests.surfaces.http.behind import ASKED, ask
 
 ROWS_MAX = 1_000
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,13 +100,37 @@ def made(request) -> Iterator[Callable[[str, int], Crowd]]:
 def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, store, jobs):
     """And an owner of fifty jobs pays for fifty: for each its entry, the job, its lane and its input, all told."""
     crowd = made(store, jobs)
-    touched = {name: crowd.touched(read) for name, read in READS.items()}
+    touched = {name: crowd.touched(read) for name, read in (READS | ASKED).items()}
     for name, counts in touched.items():
         print(f"{name}: {len(counts)} statements, at most {max(counts)} rows")
     assert {name: max(counts) for name, counts in touched.items() if max(counts) > ROWS_MAX} == {}
     for name in ("an owner's jobs", "an owner's jobs by change"):
         assert len(READS[name](crowd.reader)) == 50
         assert sum(touched[name]) <= ROWS_MAX
+
+
+@pytest.mark.parametrize("endpoint", ["show_job", "show_result"])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_an_id_of_anothers_and_an_unknown_one_take_the_same_statement_and_plan(
+    made, store, endpoint
+):
+    """And one's own takes it first. So neither an answer nor the time to it tells that a job is there."""
+    crowd = made(store, 5_000)
+    own, others = (
+        crowd.reader.jobs(JobFilter(owner=owner, states=(State.SUCCEEDED,)), limit=1)[0].id
+        for owner in ("ann", "big")
+    )
+    unknown = "00000000-0000-7000-8000-000000000009"
+    known, strange, never = (
+        [
+            (text.replace(id, "?"), plan.replace(id, "?"))
+            for text, plan in crowd.plans(ask(endpoint, "ann", id))
+        ]
+        for id in (own, others, unknown)
+    )
+    assert strange == never
+    assert len(never) == 1
+    assert known[:1] == never
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

@@ -44,8 +44,13 @@ def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
     return meant
 
 
-def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]) -> JobFilter:
-    """The jobs of a list, by the states that it shows."""
+def jobs_listed(
+    reader: Reader, states: Sequence[str], chosen: Mapping[str, Any], *, strict: bool = True
+) -> JobFilter:
+    """The jobs of a list, by the states that it shows.
+
+    Not ``strict``, a name that the store has never had finds nothing; to refuse it takes a look at all lanes.
+    """
     meant = _filter_of(reader, chosen, what="jobs", names=_LISTED)
     if meant.key is not None:
         meant = with_key(reader, meant, meant.key)
@@ -58,7 +63,8 @@ def jobs_listed(reader: Reader, states: Sequence[str], chosen: Mapping[str, Any]
         raise CallerError(
             f"state {view!r} is a view of queued and is asked for alone; leave the others out, or ask for queued"
         )
-    check_found(reader, meant)
+    if strict:
+        check_found(reader, meant)
     return meant
 
 
@@ -89,11 +95,12 @@ def job_named(reader: Reader, named: str) -> JobView:
     return found[0]
 
 
-def dead_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
-    """The dead letters that are meant; ages are since they failed."""
+def dead_meant(session: Session, chosen: Mapping[str, Any], *, strict: bool = True) -> JobFilter:
+    """The dead letters that are meant; ages are since they failed. ``strict`` as with `jobs_listed`."""
     reader = session.opened.reader
     meant = dead_letters(_filter_of(reader, chosen, what="dead letters", names=_DEAD))
-    check_found(reader, meant, lambda: session.catalogue)
+    if strict:
+        check_found(reader, meant, lambda: session.catalogue)
     return meant
 
 

@@ -68,7 +68,16 @@ SELECT no FROM perdure_jobs WHERE redrive_run = :run AND no < :before ORDER BY n
 _OF_OWNER = """
 SELECT job FROM perdure_owned WHERE owner = :owner AND job < :before{failed} ORDER BY job DESC LIMIT :limit
 """
-_PIPELINES = "SELECT DISTINCT pipeline FROM perdure_lanes"
+# From one to the next by the index of names: every run has lanes of its own, and pipelines are few.
+_PIPELINES = """
+WITH RECURSIVE found (pipeline) AS (
+    SELECT min(pipeline) FROM perdure_lanes
+    UNION ALL
+    SELECT (SELECT min(l.pipeline) FROM perdure_lanes AS l WHERE l.pipeline > found.pipeline)
+    FROM found WHERE found.pipeline IS NOT NULL
+)
+SELECT pipeline FROM found WHERE pipeline IS NOT NULL
+"""
 # So written, the primary key is no temptation; and PostgreSQL may not join the pipelines to all keys of an owner.
 _OF_KEY = """
 SELECT no FROM perdure_jobs

@@ -243,6 +243,32 @@ def test_a_path_or_a_method_that_there_is_not_is_a_problem_like_others(client):
     assert problem(client().delete("/api/jobs")) == "method_not_allowed"
 
 
+def test_a_method_that_there_is_not_is_told_with_those_that_there_are(client):
+    allowed = {
+        path: client().put(path).headers["allow"]
+        for path in ("/api/jobs", "/api/jobs/batch", f"/api/jobs/{UNKNOWN}")
+    }
+    assert list(allowed.values()) == ["GET, HEAD, POST", "POST", "GET, HEAD"]
+
+
+@pytest.mark.parametrize(("path", "body", "says"), [
+    ("/api/runs", {"pipeline": "shouting", "name": " nightly"}, "run name ' nightly' must have"),
+    ("/api/runs", {"pipeline": "shouting", "name": "7"}, "a run cannot be called '7'"),
+    ("/api/dead/redrive", {"pipeline": "shouting", "rate": "fast"}, "rate is 'fast'; write it as '500/min'"),
+])  # fmt: skip
+def test_a_word_that_cannot_be_is_the_callers_mistake(client, path, body, says):
+    """A name and a rate are checked as declarations are, and were told as errors of the server."""
+    answer = client(*EVERYTHING).post(path, json=body)
+    assert (answer.status_code, problem(answer)) == (400, "caller_error")
+    assert answer.json()["detail"].startswith(says)
+
+
+def test_an_empty_idempotency_key_is_refused_and_not_overlooked(client):
+    asked = {"pipeline": "shouting", "item": {"text": "hello"}}
+    answer = client(*EVERYTHING).post("/api/jobs", json=asked, headers={"idempotency-key": ""})
+    assert (answer.status_code, problem(answer)) == (400, "caller_error")
+
+
 def test_a_request_id_that_is_not_sane_is_replaced(client):
     answer = client().get("/healthz", headers={"x-request-id": "a b\tc"})
     assert (answer.json(), answer.status_code) == ({"ok": True, "why": ""}, 200)

@@ -19,10 +19,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
+from perdure.app.surface.serving import trace_of
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import JobUnfinished, PerdureError
 from perdure.model.views import JobView
@@ -72,10 +73,12 @@ class HttpApi:
         self._door = Door(session, limits)
         self._find_principal = find_principal or self._of_token
         self._hosts = frozenset(one.lower() for one in hosts)
-        document = _encode(openapi(ENDPOINTS))
+        document = openapi(ENDPOINTS)
 
         async def describe(request: Request) -> Response:
-            return Response(document, media_type="application/json", headers=_SAFE_HEADERS)
+            here = {"servers": [{"url": request.scope.get("root_path") or "/"}]}
+            told = _encode(document | here)
+            return Response(told, media_type="application/json", headers=_SAFE_HEADERS)
 
         self.routes = [
             Route("/api/openapi.json", describe, methods=["GET"]),
@@ -226,14 +229,20 @@ class HttpApi:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """What the router says of a path or a method that there is not."""
-        status = getattr(error, "status_code", 404)
-        code = "method_not_allowed" if status == 405 else "not_found"
-        return self._tell(Refused(code), _request_id(request))
+        if getattr(error, "status_code", 404) != 405:
+            return self._tell(Refused("not_found"), _request_id(request))
+        # The router takes the first row that fits, so a path by name comes before one with a parameter.
+        meant = next(one for one in self.routes if one.matches(request.scope)[0] is not Match.NONE)
+        methods = {
+            name for one in self.routes if one.path == meant.path for name in one.methods or ()
+        }
+        allowed = ", ".join(sorted(methods))
+        return self._tell(Refused("method_not_allowed", allow=allowed), _request_id(request))
 
     def _tell(self, error: Exception, request_id: str) -> Response:
         refused = refusal_of(error)
         if refused.code == "internal":
-            _log.error("request %s went wrong", request_id, exc_info=error)
+            _log.error("request %s went wrong: %s", request_id, trace_of(error))
         problem = problem_of(refused, request_id)
         headers = {**_SAFE_HEADERS, **refused.headers, "x-request-id": request_id}
         kind = "application/problem+json"

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.job_filters import dead_meant
 from perdure.app.surface import serving
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkStatus, BulkView, Deed
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import JobPage
-from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.problems import Refused, blame_caller
 from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_shown
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -90,8 +91,8 @@ def list_letters(call: HttpCall) -> HttpAnswer:
     """List dead letters, newest first."""
     query: LetterQuery = call.query
     before = None if query.cursor is None else int(query.cursor)
-    chosen = _chosen(query, call.principal.sees)
-    found = DeadLetters(call.session).list(limit=query.limit, before=before, **chosen)
+    meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
+    found = call.session.opened.reader.jobs(meant, limit=query.limit, before=before)
     after = str(found[-1].no) if len(found) == query.limit else None
     return HttpAnswer(JobPage([job_shown(one) for one in found], None, after))
 
@@ -99,8 +100,8 @@ def list_letters(call: HttpCall) -> HttpAnswer:
 def group_letters(call: HttpCall) -> HttpAnswer:
     """Group dead letters by how they failed, most frequent first."""
     query: LetterQuery = call.query
-    chosen = _chosen(query, call.principal.sees)
-    found = DeadLetters(call.session).groups(limit=query.limit, **chosen)
+    meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
+    found = call.session.opened.reader.dead_groups(meant, limit=query.limit)
     return HttpAnswer(LetterGroups([group_shown(one) for one in found]))
 
 
@@ -116,14 +117,15 @@ def preview_redrive(call: HttpCall) -> HttpAnswer:
 def redrive_letters(call: HttpCall) -> HttpAnswer:
     """Drive dead letters of one pipeline again, in a run of their own; workers do it."""
     body: RedriveAsked = call.body
-    begun = DeadLetters(call.session).redrive(
-        from_start=body.from_start,
-        canary=body.canary,
-        rate=body.rate,
-        reason=body.reason,
-        by=call.principal.name,
-        **_chosen(body, call.principal.acts_on),
-    )
+    with blame_caller():
+        begun = DeadLetters(call.session).redrive(
+            from_start=body.from_start,
+            canary=body.canary,
+            rate=body.rate,
+            reason=body.reason,
+            by=call.principal.name,
+            **_chosen(body, call.principal.acts_on),
+        )
     return HttpAnswer(bulk_shown(begun.view()), 202, {"location": f"/api/dead/bulks/{begun.id}"})
 
 
@@ -167,8 +169,8 @@ _GONE = ("not_found",)
 _DONE = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery, problems=_GONE),
-    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery, problems=_GONE),
+    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery),
+    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery),
     Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
     Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
     Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, statuses=(200, 202), problems=_GONE),

@@ -12,7 +12,7 @@ from perdure.app.pipelines import Pipeline
 from perdure.app.surface.serving import TRACEBACK, Item, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
-from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import CaptureView, JobView
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
@@ -38,7 +38,7 @@ class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
 
     pipeline: Annotated[str, Meta(min_length=1, max_length=100)]
     item: Any
-    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
     run_at: datetime | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
@@ -48,7 +48,7 @@ class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """One of several jobs to be made."""
 
     item: Any
-    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
     run_at: datetime | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
@@ -112,7 +112,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     pipeline: str | None = None
     state: Shown | None = None
-    key: str | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
     since: datetime | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
@@ -146,7 +146,7 @@ class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
 def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
-    key = call.headers.get("idempotency-key") or body.key
+    key = call.headers.get("idempotency-key", body.key)
     job = pipeline_asked(call, body.pipeline).enqueue(
         body.item,
         owner=call.principal.owner,
@@ -195,7 +195,8 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
         raise Refused("forbidden", "this token sees the jobs of its own owner only")
     owner = query.owner if sees is None else sees
     chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner}
-    meant = jobs_listed(reader, () if query.state is None else (query.state,), chosen)
+    states = () if query.state is None else (query.state,)
+    meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
     number, _, moment = (query.cursor or "").partition("@")
     if query.since is None:

@@ -7,11 +7,45 @@ from typing import Any
 
 import msgspec
 
+from perdure.model.limits import KEY_CHARS_MAX
 from perdure.surfaces.http.endpoints import Endpoint
 from perdure.surfaces.http.login import SAFE_METHODS
 from perdure.surfaces.http.problems import CODES, Problem
 
-_ALWAYS = ("bad_request", "misdirected", "headers_too_large", "store_error", "internal")
+_ALWAYS = (
+    "bad_request",
+    "caller_error",
+    "misdirected",
+    "headers_too_large",
+    "store_error",
+    "internal",
+)
+# An answer that names an object: the path of that, and where the answer has its name.
+_LEADS: Mapping[str, tuple[str, str]] = {
+    "create_job": ("/api/jobs/{id}", "/job/id"),
+    "create_jobs": ("/api/jobs/{id}", "/jobs/0/id"),
+    "list_jobs": ("/api/jobs/{id}", "/jobs/0/id"),
+    "list_letters": ("/api/jobs/{id}", "/jobs/0/id"),
+    "create_run": ("/api/runs/{id}", "/id"),
+    "list_runs": ("/api/runs/{id}", "/runs/0/id"),
+    "redrive_letters": ("/api/dead/bulks/{id}", "/id"),
+    "discard_letters": ("/api/dead/bulks/{id}", "/id"),
+    "list_gates": ("/api/gates/{name}", "/gates/0/name"),
+}
+_PREFER = {
+    "name": "Prefer",
+    "description": "`wait=N` waits up to N seconds for the job to end, 60 at most.",
+    "schema": {"type": "string"},
+}
+_KEY = {
+    "name": "Idempotency-Key",
+    "description": "The same key is the same job, however often it is sent.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARS_MAX},
+}
+_HEADERS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "create_job": (_KEY, _PREFER),
+    "show_result": (_PREFER,),
+}
 _LET_IN = ("unauthenticated", "forbidden", "rate_limited")
 _BY_COOKIE = ("cross_site",)
 _WITH_BODY = ("too_large", "too_slow", "unsupported_media_type", "payload_refused")
@@ -27,7 +61,7 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     known = dict(zip(map(id, kinds), schemas, strict=True))
     paths: dict[str, Any] = {}
     for one in rows:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, known)
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, known, rows)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Perdure", "version": version("perdure")},
@@ -48,24 +82,41 @@ def problems_of(endpoint: Endpoint) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_ALWAYS, *let_in, *cookie, *shed, *body, *endpoint.problems)))
 
 
-def _operation(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
+def _operation(one: Endpoint, known: Mapping[int, Any], rows: Iterable[Endpoint]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
-        "parameters": [*_path_parameters(one), *_query_parameters(one)],
-        "responses": {**_answers(one, known), **_problems(one, known)},
+        "parameters": [*_path_parameters(one), *_query_parameters(one), *_header_parameters(one)],
+        "responses": {**_answers(one, known, rows), **_problems(one, known)},
         "security": [] if one.scope is None else [{"token": [one.scope.value]}],
     }
     if one.body is not None:
-        content = {one.takes: {"schema": known[id(one.body)]}}
+        content = {one.takes: {"schema": _lines(known[id(one.body)], lines=one.lines)}}
         told["requestBody"] = {"required": True, "content": content}
     return told
 
 
-def _answers(one: Endpoint, known: Mapping[int, Any]) -> dict[str, Any]:
-    content = {one.gives: {} if one.answers is bytes else {"schema": known[id(one.answers)]}}
+def _answers(one: Endpoint, known: Mapping[int, Any], rows: Iterable[Endpoint]) -> dict[str, Any]:
+    kind = None if one.answers is bytes else known[id(one.answers)]
+    content = {one.gives: {} if kind is None else {"schema": _lines(kind, lines=one.streams)}}
+    told = {"description": one.summary, "content": content, **_links(one, rows)}
+    return {str(status): told for status in one.statuses}
+
+
+def _lines(kind: Any, *, lines: bool) -> Any:
+    """JSON Lines as OpenAPI 3.2 has them: as a list of what each line is."""
+    return {"type": "array", "items": kind} if lines else kind
+
+
+def _links(one: Endpoint, rows: Iterable[Endpoint]) -> dict[str, Any]:
+    """Where an answer leads: all that is done to the object that it names."""
+    if one.name not in _LEADS:
+        return {}
+    path, named = _LEADS[one.name]
+    parameters = {path[path.index("{") + 1 : -1]: f"$response.body#{named}"}
+    there = (row for row in rows if row.path == path or row.path.startswith(f"{path}/"))
     return {
-        str(status): {"description": one.summary, "content": content} for status in one.statuses
+        "links": {row.name: {"operationId": row.name, "parameters": parameters} for row in there}
     }
 
 
@@ -93,3 +144,7 @@ def _query_parameters(one: Endpoint) -> list[dict[str, Any]]:
     _, components = msgspec.json.schema_components([one.query])
     properties = components[one.query.__name__]["properties"]
     return [{"name": name, "in": "query", "schema": kind} for name, kind in properties.items()]
+
+
+def _header_parameters(one: Endpoint) -> list[dict[str, Any]]:
+    return [{"in": "header", **header} for header in _HEADERS.get(one.name, ())]

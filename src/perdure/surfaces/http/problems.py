@@ -4,11 +4,19 @@ No stack trace, path, statement or name of a driver ever leaves: only the errors
 words of their own, and of those that say that something is not there, nobody learns whether it is another's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from msgspec import Struct
 
-from perdure.model.errors import CallerError, NoResult, PerdureError, StoreError, UnknownName
+from perdure.model.errors import (
+    CallerError,
+    ConfigError,
+    NoResult,
+    PerdureError,
+    StoreError,
+    UnknownName,
+)
 
 # code: status and title; the reference is made from it.
 CODES: Mapping[str, tuple[int, str]] = {
@@ -71,6 +79,15 @@ def refusal_of(error: Exception) -> Refused:
     if isinstance(error, CallerError | NoResult):
         return Refused(error.code if error.code in CODES else "caller_error", _line(error))
     return Refused("internal")
+
+
+@contextmanager
+def blame_caller() -> Iterator[None]:
+    """Here what is checked like a declaration, a name or a rate, is the caller's own word."""
+    try:
+        yield
+    except ConfigError as wrong:
+        raise Refused("caller_error", _line(wrong)) from None
 
 
 def problem_of(refused: Refused, request_id: str) -> Problem:

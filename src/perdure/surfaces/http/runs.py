@@ -13,11 +13,11 @@ from perdure.app.runs import Run
 from perdure.app.surface.serving import Item
 from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
-from perdure.model.limits import PAGE_ROWS_MAX
+from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.runs import RunView
 from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import pipeline_asked
-from perdure.surfaces.http.problems import Refused
+from perdure.surfaces.http.problems import Refused, blame_caller
 from perdure.surfaces.views import ErrorShown, RunReport, RunShown, report_shown, run_shown
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -36,7 +36,7 @@ class RunAsked(Struct, frozen=True, forbid_unknown_fields=True):
 class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of items. The key is what it is known by in this run."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)]
     item: Any
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
 
@@ -87,14 +87,15 @@ class RunResult(Struct, frozen=True):
 def create_run(call: HttpCall) -> HttpAnswer:
     """Begin a run, or go on with the one of that name; items follow."""
     body: RunAsked = call.body
-    run = pipeline_asked(call, body.pipeline).run(
-        [],
-        name=body.name,
-        owner=call.principal.owner,
-        failure_budget=body.failure_budget,
-        cost_max_usd=body.cost_max_usd,
-        seal=False,
-    )
+    with blame_caller():
+        run = pipeline_asked(call, body.pipeline).run(
+            [],
+            name=body.name,
+            owner=call.principal.owner,
+            failure_budget=body.failure_budget,
+            cost_max_usd=body.cost_max_usd,
+            seal=False,
+        )
     return HttpAnswer(run_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
 
 

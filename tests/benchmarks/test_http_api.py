@@ -1,0 +1,38 @@
+"""The benchmark of the HTTP API keeps working, and its verdicts follow from its figures."""
+
+import json
+import sys
+
+from benchmarks.serving.measures import area
+
+from benchmarks import http_api
+
+
+def test_the_whole_of_it_makes_lines_and_json(tmp_path, monkeypatch, capsys):
+    written = tmp_path / "http.json"
+    monkeypatch.setattr(
+        sys, "argv", ["http_api.py", "--quick", "--store", "sqlite", "--json", str(written)]
+    )
+    http_api.main()
+    found = json.loads(written.read_text())["sqlite"]
+    assert set(found) == set(http_api.MEASURES)
+    assert found["creates"]["bare"]["per_s"] > 0
+    assert (found["load"]["errors"], found["load"]["books"]) == (0, "balanced")
+    assert found["load"]["statuses"]["list 200"] > 0
+    assert found["listeners"]["5"]["heard_share"] > 0
+    assert found["telling"]["tries"] == http_api.QUICK.tries
+    assert capsys.readouterr().out.count("aim") == 4
+
+
+def test_an_area_is_one_where_times_tell_all_and_a_half_where_they_tell_nothing():
+    assert area([3.0, 4.0], [1.0, 2.0]) == 1.0
+    assert area([1.0, 2.0], [3.0, 4.0]) == 0.0
+    assert area([1.0, 2.0, 2.0], [1.0, 2.0, 2.0]) == 0.5
+
+
+def test_errors_growth_and_a_time_that_tells_miss_their_aims():
+    bad = {
+        "load": {"statuses": {}, "errors": 1, "shed": 0, "memory_mib": [10, 20], "books": "off"},
+        "telling": {"auc": 0.7, "tries": 10},
+    }
+    assert http_api.told("sqlite", bad).count("MISSED") == 4
