@@ -113,7 +113,9 @@ def test_the_wheel_of_the_readme_is_made_and_brings_the_command(tmp_path):
         tmp_path / made,
         cwd=tmp_path,
     )
-    named = "import importlib.metadata as m; print(*m.metadata('perdure').get_all('Provides-Extra'))"
+    named = (
+        "import importlib.metadata as m; print(*m.metadata('perdure').get_all('Provides-Extra'))"
+    )
     assert {*EXTRAS} <= {*run_offline(own / "bin/python", "-c", named, cwd=tmp_path).split()}
     lent = {"PYTHONPATH": sysconfig.get_path("purelib")}
     found = run_offline(
