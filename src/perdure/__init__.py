@@ -1,6 +1,6 @@
 """Perdure runs unreliable AI work to the end.
 
-Names are loaded when they are first used: most of them need the whole engine, and `perdure --version` needs none.
+Everything is loaded when a name is first used, and not before: `perdure --version` needs none of it.
 """
 
 import typing as _typing
@@ -70,6 +70,8 @@ else:  # a type checker that saw this would take every name for one of ours
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
         from importlib import import_module
 
+        # Presets make themselves known to policies when they are loaded, and that is with the App.
+        import_module("perdure.app")
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
 

@@ -66,6 +66,13 @@ def test_a_name_comes_from_where_type_checkers_are_told():
         package.Ap  # noqa: B018
 
 
+def test_a_name_that_is_used_alone_brings_what_it_needs():
+    """Presets make themselves known to policies when they are loaded."""
+    used = "from perdure import Policy; print(Policy.based_on('standard', name='mine').name)"
+    done = subprocess.run([sys.executable, "-c", used], capture_output=True, text=True, check=True)
+    assert done.stdout == "mine\n"
+
+
 def test_the_version_is_told_without_the_engine():
     told = (
         "import sys\nfrom perdure.surfaces.cli import main\n"
