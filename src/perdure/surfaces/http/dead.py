@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
-from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.dead_letters import DeadLetters, Redrive, redrive_settings
 from perdure.app.job_filters import dead_meant
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
@@ -125,6 +125,8 @@ def preview_redrive(call: HttpCall) -> HttpAnswer:
     """Say what a re-drive would do, and do nothing."""
     body: RedriveAsked = call.body
     chosen = _chosen(body, call.principal.acts_on)
+    with blame_caller():
+        redrive_settings(None, body.from_start, body.canary, 0.0, body.rate)
     found = DeadLetters(call.session).preview(from_start=body.from_start, **chosen)
     refused = {one.why: one.count for one in found.refused}
     return HttpAnswer(Eligible(found.count, found.eligible, refused, found.capped))
