@@ -33,11 +33,11 @@ PARTS = ("Traceback", "SELECT ", "sqlite3", "psycopg", ".py")  # of what is insi
 # What a document cannot say: an item that cannot be stored, a name that is none, a rate, an age, a moment.
 MEANT = ("caller_error", "payload_refused")
 WORDS = {
-    "pipeline": {"enum": ["shouting"]},
-    "kind": {"enum": [None, "invalid_request"]},
-    "rate": {"enum": [None, "5/s"]},
-    "older_than": {"enum": [None, "1s"]},
-    "newer_than": {"enum": [None, "1h"]},
+    "pipeline": ["shouting"],
+    "kind": [None, "invalid_request"],
+    "rate": [None, "5/s"],
+    "older_than": [None, "1s"],
+    "newer_than": [None, "1h"],
 }
 FORMS = ("Invalid RFC3339", "Expected `int`, got `float`")  # to JSON Schema 1.0 is an integer
 
@@ -85,7 +85,9 @@ def document() -> dict[str, Any]:
     told = json.loads(json.dumps(openapi(ENDPOINTS)))
     for name in ("JobAsked", "JobsAsked", "RunAsked", "RedriveAsked", "DiscardAsked"):
         fields = told["components"]["schemas"][name]["properties"]
-        fields |= {field: kind for field, kind in WORDS.items() if field in fields}
+        fields |= {field: {"enum": words} for field, words in WORDS.items() if field in fields}
+        if "pipeline" not in told["components"]["schemas"][name].get("required", ()):
+            fields["pipeline"] = {"enum": [None, "shouting"]}
     for path in told["paths"].values():
         for operation in path.values():
             heard = operation["parameters"]

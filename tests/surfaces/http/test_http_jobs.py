@@ -255,6 +255,7 @@ def test_a_method_that_there_is_not_is_told_with_those_that_there_are(client):
     ("/api/runs", {"pipeline": "shouting", "name": " nightly"}, "run name ' nightly' must have"),
     ("/api/runs", {"pipeline": "shouting", "name": "7"}, "a run cannot be called '7'"),
     ("/api/dead/redrive", {"pipeline": "shouting", "rate": "fast"}, "rate is 'fast'; write it as '500/min'"),
+    ("/api/dead/preview", {"pipeline": "shouting", "rate": "fast"}, "rate is 'fast'; write it as '500/min'"),
 ])  # fmt: skip
 def test_a_word_that_cannot_be_is_the_callers_mistake(client, path, body, says):
     """A name and a rate are checked as declarations are, and were told as errors of the server."""

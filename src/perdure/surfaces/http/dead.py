@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from perdure.app.dead_letters import DeadLetters, Redrive
+from perdure.app.dead_letters import DeadLetters, Redrive, redrive_settings
 from perdure.app.job_filters import dead_meant
 from perdure.app.surface import serving
 from perdure.model.access import AccessScope
@@ -109,6 +109,8 @@ def preview_redrive(call: HttpCall) -> HttpAnswer:
     """Say what a re-drive would do, and do nothing."""
     body: RedriveAsked = call.body
     chosen = _chosen(body, call.principal.acts_on)
+    with blame_caller():
+        redrive_settings(None, body.from_start, body.canary, 0.0, body.rate)
     found = DeadLetters(call.session).preview(from_start=body.from_start, **chosen)
     refused = {one.why: one.count for one in found.refused}
     return HttpAnswer(Eligible(found.count, found.eligible, refused, found.capped))
