@@ -76,7 +76,7 @@ class Probes:
         if Sign.GOOD not in self._signs(gate):
             self._checker.broken("S11", f"{self._what(gate)} is taken for an answer")
         gate.passes += 1
-        wanted = self._flow_after(gate.row.name)
+        wanted = min(self._flow_after(gate.row.name))
         if last and gate.passes < wanted:
             self._checker.broken(
                 "S11", f"{gate.row.name} flows after {gate.passes} of {wanted} probes"
@@ -93,7 +93,7 @@ class Probes:
 
     def _check_not_for_ever(self, gate: GateAccount, new: Gate) -> None:
         """Who answers is not held for ever: of so many probes none has really failed."""
-        most = _SILENT_MAX * self._flow_after(new.name)
+        most = _SILENT_MAX * max(self._flow_after(new.name))
         held = new.state is GateState.HELD and new.probe_first
         if held and gate.not_bad >= most and not self._needs_proof(gate):
             self._checker.broken(
@@ -120,8 +120,8 @@ class Probes:
         said = "/".join(sorted(self._signs(gate))) or "still out"
         return f"the probe {gate.probe or 'by a check'} of {gate.row.name}, which was {said},"
 
-    def _flow_after(self, name: str) -> int:
-        """How many probes a gate asks for; a credential's asks for what any of its upstreams does."""
+    def _flow_after(self, name: str) -> set[int]:
+        """How many probes a gate asks for; a credential's as many as one of its upstreams does, whichever was the probe."""
         ups = self._gates.outside.upstreams
-        named = [one for one in ups if name in (one.name, one.credential)]
-        return min((one.gate.flow_after for one in named), default=GateSettings().flow_after)
+        named = {one.gate.flow_after for one in ups if name in (one.name, one.credential)}
+        return named or {GateSettings().flow_after}
