@@ -1247,13 +1247,13 @@ def test_what_most_of_the_retried_items_have_failed_of_is_named_beside_them(tmp_
 
         @app.stage
         def ask(item):
-            raise StageError("auth" if item else "network", "no", retry_after_s=3_600)
+            raise StageError("auth" if item else "billing", "no")
 
         run = app.pipeline("p", ask).run([0, 1, 2], name="a")
         watch = Watch(app._session.opened, run.id)
         assert watch.look(watch.run(), Fed(3), feeding=False).cause == ""
         with app.working(poll_s=0.05):
-            until(lambda: run.view().counts.attempts == 3, "each was tried", within_s=60)
+            until("each was tried", lambda: run.view().counts.attempts == 3, within_s=60)
         watch = Watch(app._session.opened, run.id)
         shot = watch.look(watch.run(), Fed(3), feeding=False)
         assert "| retrying 3 (auth), open 3 |" in progress_line(shot)
