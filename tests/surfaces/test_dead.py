@@ -82,6 +82,9 @@ def test_groups_count_what_belongs_together(archive):
     assert first.endswith(f"{two['fingerprint']}  {RAISED}: bad row 7")
     assert second.endswith("bad row 11")
     assert "perdure dead show" in hint
+    last = archive("dead", "groups", "--run", "march").splitlines()[-1]
+    way = "to try them again: its `perdure run` with --retry-failed, or perdure dead redrive --run march"
+    assert last.startswith(way)
     assert archive("dead", "groups", "--text", "nothing like it").startswith("no dead letters with")
 
 

@@ -26,6 +26,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from perdure import App, StageError
+from perdure.app.batch import carry_out as carry_out_module
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
@@ -928,6 +929,21 @@ def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
     assert outcome.run.counts.open == 2
 
 
+def test_a_worker_that_takes_its_time_is_said_to_be_starting(app, monkeypatch):
+    monkeypatch.setattr(carry_out_module, "_STARTED_S", 0.0)
+    shots: list[RunSnapshot] = []
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    order = RunRequest([1], name="a", worker=command, grace_s=0.0)
+
+    def asked() -> int:
+        return int(any(one.note for one in shots))
+
+    carry_out(app.get_pipeline("p"), order, shots.append, asked)
+    notes = [one.note for one in shots if not one.stopping]
+    assert notes[-1] == "the worker is starting"
+    assert not any(one.note for one in shots if one.stopping)
+
+
 def test_what_a_worker_says_is_repeated_when_it_is_put_aside(app):
     heard: list[str] = []
     command = [sys.executable, "-c", "print('a word'); raise SystemExit(7)"]
@@ -1208,6 +1224,47 @@ def test_nobody_says_when_a_run_will_be_over_that_does_not_move(app):
     assert eta_s(98) is not None
 
 
+def test_nobody_says_when_a_run_will_be_over_that_is_held_or_was_a_moment_ago(app):
+    seconds = iter([0.0, 0.0, 2.0, 4.0, 13.0, 14.5])
+    run = app.get_pipeline("p").run([1], name="a")
+    watch = Watch(app._session.opened, run.id, monotonic=lambda: next(seconds))
+
+    def eta_s(done: int) -> float | None:
+        counts = RunCounts(total=100, succeeded=done, attempts=done)
+        return watch.look(replace(run.view(), counts=counts), Fed(100), feeding=False).eta_s
+
+    assert eta_s(0) is None
+    run.pause(reason="the bill is open")
+    assert eta_s(50) is None
+    run.resume()
+    assert eta_s(60) is None
+    assert eta_s(70) == pytest.approx(30 * 13 / 70)
+    assert eta_s(80) == pytest.approx(20 * 14.5 / 80)
+
+
+def test_what_most_of_the_retried_items_have_failed_of_is_named_beside_them(tmp_path):
+    with closing(App(f"sqlite:///{tmp_path}/r.db")) as app:
+
+        @app.stage
+        def ask(item):
+            raise StageError("auth" if item else "billing", "no")
+
+        run = app.pipeline("p", ask).run([0, 1, 2], name="a")
+        watch = Watch(app._session.opened, run.id)
+        assert watch.look(watch.run(), Fed(3), feeding=False).cause == ""
+        with app.working(poll_s=0.05):
+            until("each was tried", lambda: run.view().counts.attempts == 3, within_s=60)
+        watch = Watch(app._session.opened, run.id)
+        shot = watch.look(watch.run(), Fed(3), feeding=False)
+        assert "| retrying 3 (auth), open 3 |" in progress_line(shot)
+        assert "3 retrying (auth)" in drawn(shot)
+        many = replace(run.view(), counts=RunCounts(total=7))
+        assert watch.look(many, Fed(7), feeding=False).cause == ""  # most of it goes on
+        shown = CliRunner().invoke(cli, ["runs", "show", "a", "--store", app._session.url])
+    listed = f"perdure jobs list --run {shot.run.no} --state retrying"
+    assert f"\n  retrying 3, most after auth: {listed} --store " in shown.output
+
+
 def watched(app: App, deed: Callable[[Run], object]) -> RunSnapshot:
     """A run with three items and no worker, looked at after something was done to it."""
     run = app.get_pipeline("p").run([1, 2, 3], name="a")
@@ -1310,6 +1367,21 @@ def test_whoever_goes_on_with_an_aborted_run_is_told_to_retry_what_has_failed(ap
     retry = "  go on when it is mended, and try again what has failed: perdure run w --retry-failed"
     assert (retry in summary) == ("cost" not in why)
     assert ("with a larger budget: " in summary[-1]) == ("the first 20" not in why)
+
+
+RETRIED = ["completed", "partial_success", "failed"]
+
+
+@pytest.mark.parametrize("status", [*RETRIED, "cancelled", "running"])
+def test_the_summary_of_a_run_with_failures_names_the_command_that_tries_them_again(app, status):
+    run = app.get_pipeline("p").run([1], name="a").view()
+    run = replace(run, status=RunStatus(status), counts=RunCounts(total=9, failed=5))
+    files, again = Files("-", None, None), "perdure run w - --name a < the same items"
+    hint = "  when it is mended, try again what has failed: perdure run w - --name a --retry-failed < the same items"
+    for failed, told in ((5, status in RETRIED), (0, False)):
+        one = replace(run, counts=RunCounts(total=9, failed=failed))
+        summary, _ = summary_lines(RunOutcome(one, Fed(9, 9), 1.0), files, again)
+        assert (hint in summary) is told
 
 
 def test_the_commands_of_a_held_line_name_the_store_of_an_app_that_names_its_own(app):

@@ -1,7 +1,8 @@
-"""What somebody who looks on wants to know of a run: read from its counters and lanes, never from its jobs."""
+"""What somebody who looks on wants to know of a run: read from its counters and lanes, and a page of what is retried."""
 
+import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -14,8 +15,10 @@ from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.operate.closed_lanes import release_commands
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import UnknownName
+from perdure.model.filters import JobFilter
 from perdure.model.jobs import Lane
 from perdure.model.runs import RunCounts, RunStatus, RunView
+from perdure.model.states import State
 from perdure.model.views import LaneView
 from perdure.stores.opening import Opened
 
@@ -25,6 +28,8 @@ _STILL_S = 10.0  # without any movement, nobody can say when it will be over
 _PACED = 0.3  # of the rate that is allowed; with fewer calls something else holds it back
 _TELLING_PER_S = 0.2  # below this rate a minute has too few calls to tell
 _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
+_CAUSE_S = 10.0  # between looks at jobs that are retried: these may have to be looked for
+_CAUSE_JOBS = 100
 
 
 class Held(Struct, frozen=True):
@@ -79,7 +84,8 @@ class RunSnapshot(Struct, frozen=True):
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
     ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
-    long nothing has moved. ``paced`` are the upstreams whose pace holds it back.
+    long nothing has moved, ``free_s`` for how long nothing has held items. ``paced`` are the upstreams whose pace holds
+    it back. ``cause`` is the most frequent kind of error among what is retried, where most of what is open is.
     """
 
     run: RunView
@@ -94,6 +100,8 @@ class RunSnapshot(Struct, frozen=True):
     note: str = ""
     still_s: float = 0.0
     paced: tuple[PacedUpstream, ...] = ()
+    free_s: float = math.inf
+    cause: str = ""
 
     @property
     def ended(self) -> int:
@@ -105,7 +113,7 @@ class RunSnapshot(Struct, frozen=True):
         """When the items that are known will have ended, at this pace; None when nothing tells."""
         if self.run.counts.open == 0:
             return 0.0
-        if self.still_s >= _STILL_S:
+        if self.still_s >= _STILL_S or self.free_s < _STILL_S:
             return None
         return self.run.counts.open / self.pace.items_per_s if self.pace.items_per_s > 0 else None
 
@@ -142,6 +150,8 @@ class Watch:
         self._lanes_at = -_LANES_S
         self._waiting: tuple[int, tuple[Held, ...], bool] = (0, (), True)
         self._paced: tuple[PacedUpstream, ...] = ()
+        self._held_at = -math.inf
+        self._cause: tuple[float, str] = (-_CAUSE_S, "")
 
     @property
     def anybody_works(self) -> bool:
@@ -166,6 +176,7 @@ class Watch:
         if self._moved[1] != run.counts:
             self._moved = (now, run.counts)
         retrying, held, _ = self._waiting
+        self._held_at = now if held else self._held_at
         pace = self._pace(now, run.counts)
         return RunSnapshot(
             run,
@@ -180,7 +191,20 @@ class Watch:
             note,
             now - self._moved[0],
             tuple(one for one in self._paced if self._is_slowed(one, pace, now)),
+            now - self._held_at,
+            self._find_cause(run, retrying, now),
         )
+
+    def _find_cause(self, run: RunView, retrying: int, now: float) -> str:
+        """What the newest of the retried jobs have failed of most; nothing where most of what is open goes on."""
+        if not retrying or 2 * retrying < run.counts.open:
+            return ""
+        if now - self._cause[0] >= _CAUSE_S:
+            chosen = JobFilter(states=(State.QUEUED,), run=run.no, retrying=True)
+            found = self._opened.reader.jobs(chosen, limit=_CAUSE_JOBS)
+            kinds = Counter(one.error_kind or "" for one in found)
+            self._cause = (now, min(kinds, key=lambda kind: (-kinds[kind], kind), default=""))
+        return self._cause[1]
 
     def _is_slowed(self, one: PacedUpstream, pace: RunPace, now: float) -> bool:
         """Whether it is the pace that holds the run back, and not the slots of its workers; at first nobody can tell."""

@@ -92,6 +92,9 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
         click.echo(line)
     more = "more about a group: perdure dead list --fingerprint …; perdure dead show JOB"
     click.echo(with_store(more))
+    if chosen.get("run"):
+        redriven = command("perdure dead redrive --run {}", chosen["run"])
+        click.echo(f"to try them again: its `perdure run` with --retry-failed, or {redriven}")
 
 
 @dead.command()

@@ -23,7 +23,7 @@ def progress_line(shot: RunSnapshot) -> str:
     parts = [
         f"{shot.elapsed_s:.0f} s  {_progress_text(shot)}",
         f"succeeded {counts.succeeded:,}, failed {counts.failed:,}{_kinds(shot)}",
-        f"retrying {shot.retrying:,}, open {counts.open:,}",
+        f"retrying {shot.retrying:,}{_cause(shot)}, open {counts.open:,}",
         *filter(None, (_calls(shot), _cost(shot), _budget(shot))),
         f"ETA {_eta(shot)}",
         *(f"held: {hold_text(one)}" for one in shot.held),
@@ -82,7 +82,7 @@ def _counts(shot: RunSnapshot) -> Text:
     line = counts_text(
         (counts.succeeded, "succeeded", "green"),
         (counts.failed, "failed", "red"),
-        (shot.retrying, "retrying", "yellow"),
+        (shot.retrying, f"retrying{_cause(shot)}", "yellow"),
         (counts.open, "open", ""),
     )
     if counts.cancelled:
@@ -122,6 +122,10 @@ def _by_count(shot: RunSnapshot) -> list[tuple[str, int]]:
 def _kinds(shot: RunSnapshot) -> str:
     found = ", ".join(f"{kind} {count:,}" for kind, count in _by_count(shot))
     return f" ({found})" if found else ""
+
+
+def _cause(shot: RunSnapshot) -> str:
+    return f" ({shot.cause})" if shot.cause else ""
 
 
 def _calls(shot: RunSnapshot) -> str:

@@ -20,6 +20,7 @@ from perdure.surfaces.cli.tables import shorten, spent_words
 
 _SAME = " < the same items"
 _RETRY = "--retry-failed"
+_RETRIED = (RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED)
 _WRONG_KEY = re.compile("item 1 of the run: it has no field ")
 _COST = "aborted: the cost"
 _KEY_CHARS_MAX = 60
@@ -168,6 +169,8 @@ def _next_steps(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     run = outcome.run
     if run.counts.failed:
         yield f"  what failed, by cause: {command('perdure dead groups --run {}', run.no)}"
+        if run.status in _RETRIED:
+            yield f"  when it is mended, try again what has failed: {_with(again, _RETRY)}"
         if files.results is not None and run.status is not RunStatus.ABORTED:
             yield f"  the whole file, when they were driven again: {_whole_file(run, files)}"
     if is_paused(run):

@@ -313,6 +313,9 @@ def _kept_back(session: Session, run: RunView) -> list[str]:
     shot, anybody_works = look_once(session.opened, run)
     lines = [f"held: {hold_text(one)}" for one in shot.held]
     lines += [f"{one.name} is {one.says}" for one in shot.paced]
+    if shot.cause:
+        listed = command("perdure jobs list --run {} --state retrying", run.no)
+        lines.append(f"retrying {shot.retrying:,}, most after {shot.cause}: {listed}")
     if not anybody_works:
         lines.append("no worker is alive on this store; start one: perdure worker MODULE:APP")
     return lines
