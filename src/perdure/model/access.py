@@ -24,11 +24,16 @@ class Principal(Struct, frozen=True):
     scopes: frozenset[AccessScope]
 
     def may(self, scope: AccessScope) -> bool:
-        """Whether a scope is among its own; an admin may do everything, a viewer across owners also sees its own."""
-        wider = {AccessScope.ADMIN}
-        if scope is AccessScope.READ:
-            wider.add(AccessScope.READ_ALL)
-        return scope in self.scopes or bool(wider & self.scopes)
+        """Whether a scope is among its own; an admin may do everything, a viewer across owners also sees its own.
+
+        What is nobody's is the operator's, so without an owner the narrow scopes open nothing.
+        """
+        opened_by = {AccessScope.ADMIN}
+        if scope in (AccessScope.READ, AccessScope.READ_ALL):
+            opened_by.add(AccessScope.READ_ALL)
+        if self.owner:
+            opened_by.add(scope)
+        return bool(opened_by & self.scopes)
 
     @property
     def sees(self) -> str | None:

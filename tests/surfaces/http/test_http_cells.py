@@ -37,6 +37,7 @@ PRINCIPALS: Mapping[str, tuple[str, tuple[AccessScope, ...]] | None] = {
     "operate alone": ("ann", (A.OPERATE,)),
     "viewer": ("", (A.READ_ALL,)),
     "viewer with an owner": ("ann", (A.READ_ALL,)),
+    "viewer who operates nothing": ("", (A.READ_ALL, A.OPERATE, A.SUBMIT)),
     "admin": ("", (A.ADMIN,)),
     "owner, logged in": ("ann", OWN),
     "logged out": None,
@@ -147,15 +148,16 @@ def expected(one: Endpoint, principal: str, whose: str | None) -> set[int] | Non
     if known is None:
         return {401}
     owner, scopes = known
-    held = set(scopes)
+    held = set(scopes) if owner else set(scopes) & {A.READ_ALL, A.ADMIN}
     if A.READ_ALL in held:
         held.add(A.READ)
     if one.scope not in held and A.ADMIN not in held:
         return {403}
     if whose is None:
         return None
-    wide = A.ADMIN in held or (A.READ_ALL in held and one.scope in (A.READ, A.READ_ALL))
-    return None if whose != "unknown" and (wide or whose == owner) else {404}
+    seen = A.READ_ALL in held and one.scope in (A.READ, A.READ_ALL) and "captures" not in one.path
+    own = whose == owner and owner != ""
+    return None if whose != "unknown" and (A.ADMIN in held or seen or own) else {404}
 
 
 CELLS = [

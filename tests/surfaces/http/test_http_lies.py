@@ -7,7 +7,7 @@ import pytest
 
 from perdure.http import asgi
 from perdure.surfaces.http import limits
-from tests.surfaces.http.conftest import bearer, problem
+from tests.surfaces.http.conftest import bearer, on_both_stores, problem
 from tests.surfaces.http.raw import ask
 
 JSON = {"content-type": "application/json"}
@@ -68,6 +68,23 @@ def test_a_batch_and_a_body_of_lines_have_so_many_items(client):
     run = ann.post("/api/runs", json={"pipeline": "shouting", "name": "n"}).headers["location"]
     for body in (b"\n" * 10_001, b"{}\n" * 10_001, b"[\n" * 10_001):
         assert problem(ann.post(f"{run}/items", content=body, headers=LINES)) == "too_large"
+
+
+@on_both_stores
+def test_no_text_has_the_character_nul(client):
+    admin = client("admin", owner="")
+    for path in ("runs?name=%00", "jobs?pipeline=%00", "jobs?key=%00", "audit-log?subject=%00", "dead?fingerprint=%00"):  # fmt: skip
+        assert problem(admin.get(f"/api/{path}")) == "bad_request", path
+    body = {"pipeline": "shouting", "stage": "\0"}
+    assert problem(admin.post("/api/dead/discard", json=body)) == "bad_request"
+    assert problem(admin.get("/api/jobs/%00")) == "not_found"
+
+
+def test_a_key_for_many_jobs_is_refused(client):
+    """As each has its own, one for all of them would be a promise that is not kept."""
+    asked = {"pipeline": "shouting", "jobs": [{"item": {"text": "x"}}]}
+    answer = client("submit").post("/api/jobs/batch", json=asked, headers={"idempotency-key": "k"})
+    assert problem(answer) == "bad_request"
 
 
 def test_more_headers_than_anybody_needs_are_refused(client):

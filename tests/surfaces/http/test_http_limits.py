@@ -5,6 +5,7 @@ import inspect
 import threading
 from contextlib import AsyncExitStack, closing
 from functools import partial
+from typing import Any
 
 import httpx
 import msgspec
@@ -138,6 +139,37 @@ def test_beyond_its_bound_a_server_sheds_requests_and_still_says_that_it_lives(a
             assert [await first.status(), await second.status()] == [200, 200]
             async with ask(api, "GET", "/api/jobs", {}) as later:  # a stream is none of them
                 assert await later.status() == 200
+
+    asyncio.run(play())
+
+
+def test_those_who_send_slowly_keep_nobody_else_out(app, monkeypatch):
+    monkeypatch.setattr(limits, "FORMS_MAX", 3)
+    monkeypatch.setattr(limits, "READING_MAX", 3)
+    token = bearer(app, "submit", "read")
+    sent = (
+        ("/login", {"content-type": "application/x-www-form-urlencoded"}),
+        ("/api/jobs", {**token, **JSON}),
+    )
+    begun, let_go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slowly() -> dict[str, Any]:
+        begun.release()
+        await let_go.wait()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE, requests_max=2)
+        async with AsyncExitStack() as under_way:
+            for path, headers in sent * 3:
+                await under_way.enter_async_context(ask(api, "POST", path, headers, slowly))
+                await begun.acquire()
+            for path, headers in sent:
+                async with ask(api, "POST", path, headers, slowly) as shed:
+                    assert await shed.status() == 503
+            async with ask(api, "GET", "/api/jobs", token) as other:
+                assert await other.status() == 200
+            let_go.set()
 
     asyncio.run(play())
 

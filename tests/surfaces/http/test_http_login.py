@@ -134,6 +134,12 @@ def test_no_other_page_logs_a_browser_in_or_out(browser, headers):
     assert browser.http.post("/logout", headers=right).status_code == 303
 
 
+def test_no_other_page_has_the_cookies_forgotten(browser):
+    """It comes without the cookie, which browsers keep back; its answer would delete them all the same."""
+    answer = TestClient(browser.http.app).post("/logout", headers={"sec-fetch-site": "cross-site"})
+    assert problem(answer) == "cross_site"
+
+
 def test_a_form_that_is_none_is_refused(app):
     post = Browser(app).http.post
     assert problem(post("/login", json={"token": "x"})) == "unsupported_media_type"

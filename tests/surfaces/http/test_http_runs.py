@@ -76,6 +76,14 @@ def test_another_owners_run_is_not_found(client, run, method, path):
     assert problem(bob.post(f"{run}/items", content=lines("x"), headers=LINES)) == "not_found"
 
 
+def test_an_items_job_has_the_id_of_the_request_that_brought_it(client, run):
+    ann = client(*EVERYTHING)
+    sent = {**LINES, "x-request-id": "web-7"}
+    assert ann.post(f"{run}/items", content=lines("a"), headers=sent).status_code == 200
+    (job,) = ann.get("/api/jobs").json()["jobs"]
+    assert job["request_id"] == "web-7"
+
+
 def test_items_that_cannot_be_read_are_refused_and_none_of_them_is_in(client, run):
     ann = client(*EVERYTHING)
     broken = lines("a") + b'{"item": 1}\n'

@@ -25,11 +25,11 @@ from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.app.surface.serving import trace_of
 from perdure.model.access import AccessScope, Principal
-from perdure.model.errors import JobUnfinished, PerdureError
+from perdure.model.errors import JobUnfinished, PerdureError, StoreError
 from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
-from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
+from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, is_operator, read_body
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 
@@ -48,6 +48,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HANDED = ("idempotency-key", "prefer")
+_NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
@@ -102,15 +103,19 @@ class HttpApi:
                 self._check_host(request)
                 with self._door.answering(always=endpoint.always):
                     principal = await self._let_in(request, endpoint.scope)
+                body = None
+                if decoder is not None:
+                    with self._door.reading(principal):
+                        taken = await read_body(request, endpoint)
+                    body = _decode(endpoint, decoder, taken)
+                with self._door.answering(always=endpoint.always or is_operator(principal)):
                     call = HttpCall(
                         self._session,
                         principal,
                         request_id,
-                        request.path_params,
+                        _path(request),
                         _query(request, endpoint.query),
-                        None
-                        if decoder is None
-                        else _decode(endpoint, decoder, await read_body(request, endpoint)),
+                        body,
                         {one: request.headers[one] for one in _HANDED if one in request.headers},
                     )
                     answer = await self._answer(endpoint, call)
@@ -161,14 +166,17 @@ class HttpApi:
             yield some
 
     def _page(
-        self, show: Callable[[Session, Request], Awaitable[Response]]
+        self, show: Callable[[login.Visit], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             try:
                 check_headers(request)
                 self._check_host(request)
+                with self._door.reading():
+                    form = await login.read_form(request) if request.method == "POST" else {}
                 with self._door.answering():
-                    answer = await show(self._session, request)
+                    visit = login.Visit(self._session, request, form, self._door.in_thread)
+                    answer = await show(visit)
             except (Refused, PerdureError) as error:
                 return self._tell(error, _request_id(request))
             for name, value in _SAFE_HEADERS.items():
@@ -187,7 +195,8 @@ class HttpApi:
                 after = request.headers.get("last-event-id") or request.query_params.get("after")
                 await self._door.in_thread(events.check_cursor, self._session, after)
             still = partial(self._still_is, request, principal)
-            told = events.stream(self._session, principal.sees, after, still)
+            in_thread = self._door.in_thread
+            told = events.stream(self._session, principal.sees, after, still, in_thread)
             kind = "text/event-stream"
             return self._door.stream(told, headers=_SAFE_HEADERS, media_type=kind)
         except (Refused, PerdureError) as error:
@@ -197,6 +206,8 @@ class HttpApi:
         """Whether a request that is still open speaks for the same as before; it counts for no rate."""
         try:
             return await self._find_principal(request) == principal
+        except StoreError:
+            return True  # nobody can tell, and nothing is heard until the store is back
         except (Refused, PerdureError):
             return False
 
@@ -214,7 +225,8 @@ class HttpApi:
     async def _of_token(self, request: Request) -> Principal | None:
         given = request.headers.get("authorization")
         if given is None:
-            return await login.principal_of_cookie(self._session, request)
+            visit = login.Visit(self._session, request, {}, self._door.in_thread)
+            return await login.principal_of_cookie(visit)
         scheme, _, text = given.partition(" ")
         if scheme.lower() != "bearer":
             return None
@@ -273,6 +285,8 @@ def _request_id(request: Request) -> str:
 
 
 def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    if b"\\u0000" in body and not endpoint.has_items:
+        raise Refused("bad_request", _NUL)
     try:
         return decoder.decode_lines(body) if endpoint.lines else decoder.decode(body)
     except RecursionError:
@@ -281,8 +295,16 @@ def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes)
         raise Refused("bad_request", _in_words(wrong)) from None
 
 
+def _path(request: Request) -> Mapping[str, str]:
+    if any("\0" in one for one in request.path_params.values()):
+        raise Refused("not_found")
+    return request.path_params
+
+
 def _query(request: Request, kind: type[Struct]) -> Any:
     asked: Mapping[str, str] = dict(request.query_params)
+    if any("\0" in one for one in asked.values()):
+        raise Refused("bad_request", _NUL)
     if len(asked) < len(request.query_params.multi_items()):
         raise Refused("bad_request", "a parameter is given twice")
     try:

@@ -74,6 +74,11 @@ class Endpoint(Struct, frozen=True):
     always: bool = False
 
     @property
+    def has_items(self) -> bool:
+        """Whether a body has items in it, which are looked at more closely than other text."""
+        return "payload_refused" in self.problems
+
+    @property
     def takes(self) -> str:
         """The media type of its body."""
         return JSON_LINES if self.lines else "application/json"

@@ -9,6 +9,7 @@ Every 15 seconds it is asked again whether the listener may still hear: a stream
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -50,6 +51,7 @@ async def stream(
     owner: str | None,
     after: str | None,
     may_hear: Callable[[], Awaitable[bool]] = _always,
+    in_thread: Callable[..., Awaitable[Any]] = run_in_threadpool,
 ) -> AsyncIterator[bytes]:
     """The events of one owner, or of all, from now on or after a cursor, until whoever listens leaves or may hear no more."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -57,16 +59,16 @@ async def stream(
     def wake() -> None:
         loop.call_soon_threadsafe(news.set)
 
-    listening = _listen(session, owner, wake)
+    listening, first = _listen(session, owner, wake), b": listening\n\n"
     try:
         opened = listening(after)
-        listener = await run_in_threadpool(opened.__enter__)
+        listener = await in_thread(opened.__enter__)
     except CursorTooOld:
         opened = listening(None)
-        listener = await run_in_threadpool(opened.__enter__)
-        yield _event("reset", listener.cursor, b"{}")
+        listener = await in_thread(opened.__enter__)
+        first = _event("reset", listener.cursor, b"{}") + first
     try:
-        yield b": listening\n\n"
+        yield first
         asked = loop.time()
         while True:
             if loop.time() - asked >= BEAT_S:
@@ -83,12 +85,12 @@ async def stream(
                 yield _page(page)
                 continue
             try:
-                async with asyncio.timeout(BEAT_S):
+                async with asyncio.timeout_at(asked + BEAT_S):
                     await news.wait()
             except TimeoutError:
                 yield b": beat\n\n"
     finally:
-        await asyncio.shield(run_in_threadpool(opened.__exit__, None, None, None))
+        await asyncio.shield(in_thread(opened.__exit__, None, None, None))
 
 
 def _listen(

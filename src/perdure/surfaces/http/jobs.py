@@ -171,6 +171,8 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
 def create_jobs(call: HttpCall) -> HttpAnswer:
     """Make several jobs of one pipeline, all of them or none."""
     body: JobsAsked = call.body
+    if "idempotency-key" in call.headers:
+        raise Refused("bad_request", "Idempotency-Key is for one job; give each of these a key")
     items = [
         Item(
             one.item,
@@ -235,14 +237,14 @@ def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
 
 def list_captures(call: HttpCall) -> HttpAnswer:
     """List the raw output that the attempts of a job have put aside."""
-    found = call.session.opened.reader.captures(_seen(call).no)
+    found = call.session.opened.reader.captures(_seen_wholly(call).no)
     return HttpAnswer(CaptureList([capture_shown(one) for one in found if _may_read(call, one)]))
 
 
 def fetch_capture(call: HttpCall) -> HttpAnswer:
     """Fetch one capture as it is, byte for byte."""
-    job, reader = _seen(call), call.session.opened.reader
-    found = reader.capture(call.path["capture"], owner=call.principal.sees)
+    job, reader = _seen_wholly(call), call.session.opened.reader
+    found = reader.capture(call.path["capture"], owner=call.principal.acts_on)
     if found is None or found[0].job_no != job.no or not _may_read(call, found[0]):
         raise Refused("not_found")
     named = {"content-disposition": f'attachment; filename="capture-{found[0].id}"'}
@@ -302,6 +304,15 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
         return pipeline_named(call.session, name)
     except UnknownName:
         raise Refused("not_found", f"there is no pipeline {name!r} here") from None
+
+
+def _seen_wholly(call: HttpCall) -> JobView:
+    """The job of the path, if the principal is its owner or an admin: raw output is for nobody else."""
+    owner = call.principal.acts_on
+    job = None if owner == "" else call.session.opened.reader.job(call.path["id"], owner=owner)
+    if job is None:
+        raise Refused("not_found")
+    return job
 
 
 def _seen(call: HttpCall) -> JobView:

@@ -2,8 +2,8 @@
 
 Always true: whoever is refused for size, rate or overload has had nothing of its body decoded. An owner's rate and open
 jobs are counted in the store: all servers share them, and a restart forgets none. How many requests are answered at
-once is a number of this process, and so are the waits and the streams, which are counted apart, since they take no
-thread. Health is always answered. An operator (an admin, or whoever has no owner) has no rate and no limit on jobs:
+once is a number of this process, and so are bodies that come in, waits and streams, which are counted apart, since they
+take no thread. Health is always answered. An operator (an admin, or whoever has no owner) has no rate and no limit on jobs:
 it must get in while an owner floods us.
 
 Open jobs never exceed their limit by what one server lets in: what it is just making counts as open from before the look
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -40,6 +40,8 @@ HEADERS_MAX = 100
 HEADER_BYTES_MAX = 32 * 1024  # of all of them, and of the address
 THREADS = 32  # that answer; more of them would wait for the store's connections
 MAKING_MAX = ITEMS_MAX
+READING_MAX = 200  # bodies that come in at once
+FORMS_MAX = 20  # the same of the login page
 OPEN_JOBS_PER_OWNER = 1_000_000
 _PACE = timedelta(minutes=10)
 _RETRY_S_MAX = 60
@@ -93,6 +95,21 @@ class Door:
             self._inside["requests"] -= not always
 
     @contextmanager
+    def reading(self, principal: Principal | None = None) -> Iterator[None]:
+        """One of those whose body is read, which may take its time; apart for those of whom nobody knows who they are."""
+        if principal is not None and is_operator(principal):
+            yield
+            return
+        what, most = ("forms", FORMS_MAX) if principal is None else ("bodies", READING_MAX)
+        if self._inside[what] >= most:
+            raise Refused("overloaded", "too many bodies at once", retry_after="1")
+        self._inside[what] += 1
+        try:
+            yield
+        finally:
+            self._inside[what] -= 1
+
+    @contextmanager
     def waiting(self) -> Iterator[bool]:
         """Whether one more may wait for its job."""
         room = self._inside["waits"] < self._limits.waits_max
@@ -110,7 +127,7 @@ class Door:
 
     async def check_rate(self, principal: Principal) -> None:
         """Count a request, or refuse it until its owner has fewer."""
-        if self._rate is None or _is_operator(principal):
+        if self._rate is None or is_operator(principal):
             return
         take = partial(self._session.opened.control.take_request, principal.owner)
         burst, every_s = self._rate
@@ -124,7 +141,7 @@ class Door:
     async def making(self, principal: Principal, jobs: int) -> AsyncIterator[None]:
         """While an owner's request makes so many jobs; or it is refused, and none is made."""
         most, owner = self._limits.open_jobs_per_owner, principal.owner
-        if not jobs or most is None or _is_operator(principal):
+        if not jobs or most is None or is_operator(principal):
             yield
             return
         if jobs > most:
@@ -175,7 +192,8 @@ class _CountedStream(StreamingResponse):
             self._inside["streams"] -= 1
 
 
-def _is_operator(principal: Principal) -> bool:
+def is_operator(principal: Principal) -> bool:
+    """Whether it has no owner's limits."""
     return not principal.owner or principal.may(AccessScope.ADMIN)
 
 
@@ -217,6 +235,8 @@ async def take_bytes(request: Request, most: int) -> bytes:
                     raise too_large
     except TimeoutError:
         raise Refused("too_slow", f"the body did not come within {BODY_S_MAX:g} s") from None
+    except ClientDisconnect:
+        raise Refused("bad_request", "the body was cut off") from None
     return bytes(taken)
 
 

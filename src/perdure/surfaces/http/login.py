@@ -7,11 +7,13 @@ the login's CSRF text in a header and neither `Sec-Fetch-Site` nor `Origin` name
 
 import hmac
 from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from html import escape
+from typing import Any
 from urllib.parse import parse_qs
 
-from starlette.concurrency import run_in_threadpool
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -35,9 +37,18 @@ _CSP = (
 _NOT_GOOD = "This token opens nothing: it is not known, was revoked or has expired."
 
 
-async def principal_of_cookie(session: Session, request: Request) -> Principal | None:
+class Visit(Struct, frozen=True):
+    """What a browser asks, with the fields of its form, and where to do what blocks."""
+
+    session: Session
+    request: Request
+    form: Mapping[str, str]
+    in_thread: Callable[..., Awaitable[Any]]
+
+
+async def principal_of_cookie(visit: Visit) -> Principal | None:
     """Whom a browser speaks for; what is to change something must prove that it comes from a page of ours."""
-    login = await _login(session, request)
+    login, request = await _login(visit), visit.request
     if login is None:
         return None
     if request.method not in SAFE_METHODS:
@@ -46,18 +57,19 @@ async def principal_of_cookie(session: Session, request: Request) -> Principal |
     return login.principal
 
 
-async def show_login(session: Session, request: Request) -> Response:
+async def show_login(visit: Visit) -> Response:
     """The page: a form, or who is logged in."""
-    login = await _login(session, request)
+    login = await _login(visit)
     return _form_page() if login is None else _login_page(login)
 
 
-async def take_login(session: Session, request: Request) -> Response:
+async def take_login(visit: Visit) -> Response:
     """Take a token, and give a cookie for it."""
+    session, request = visit.session, visit.request
     _check_place(request)
-    token = (await _fields(request)).get("token", "").strip()
-    text = await run_in_threadpool(access.log_in, session, token)
-    login = None if text is None else await run_in_threadpool(access.login_of, session, text)
+    token = visit.form.get("token", "").strip()
+    text = await visit.in_thread(access.log_in, session, token)
+    login = None if text is None else await visit.in_thread(access.login_of, session, text)
     if text is None or login is None:
         return _form_page(_NOT_GOOD)
     answer = _to_login_page()
@@ -66,23 +78,26 @@ async def take_login(session: Session, request: Request) -> Response:
     return answer
 
 
-async def take_logout(session: Session, request: Request) -> Response:
+async def take_logout(visit: Visit) -> Response:
     """End a login."""
-    login = await _login(session, request)
+    request = visit.request
+    _check_place(request)
+    login = await _login(visit)
     if login is not None:
-        _check_place(request)
-        given = request.headers.get(CSRF_HEADER)
-        _check_csrf(login, (await _fields(request)).get("csrf", "") if given is None else given)
-        await run_in_threadpool(access.log_out, session, login)
+        _check_csrf(login, request.headers.get(CSRF_HEADER) or visit.form.get("csrf", ""))
+        await visit.in_thread(access.log_out, visit.session, login)
     answer = _to_login_page()
     answer.delete_cookie(_cookie_name(request), secure=_is_https(request), samesite="strict")
     answer.delete_cookie(CSRF_COOKIE, secure=_is_https(request), samesite="strict")
     return answer
 
 
-async def _login(session: Session, request: Request) -> Login | None:
-    text = request.cookies.get(_cookie_name(request), "")
-    return await run_in_threadpool(access.login_of, session, text) if text else None
+async def _login(visit: Visit) -> Login | None:
+    text = visit.request.cookies.get(_cookie_name(visit.request), "")
+    found: Login | None = None
+    if text:
+        found = await visit.in_thread(access.login_of, visit.session, text)
+    return found
 
 
 def _check_place(request: Request) -> None:
@@ -101,9 +116,11 @@ def _check_csrf(login: Login, given: str) -> None:
         )
 
 
-async def _fields(request: Request) -> dict[str, str]:
-    """The fields of a form, each once."""
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form, each once; none where nothing was sent."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind and request.headers.get("content-length", "0") == "0":
+        return {}
     if kind != "application/x-www-form-urlencoded":
         raise Refused("unsupported_media_type", "the body must be a form, urlencoded")
     taken = await take_bytes(request, _FORM_BYTES_MAX)

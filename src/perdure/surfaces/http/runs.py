@@ -128,7 +128,10 @@ def add_items(call: HttpCall) -> HttpAnswer:
         raise Refused(
             "too_large", f"a request may have {ITEMS_MAX:,} items; send the rest in others"
         )
-    items = [Item(one.item, key=one.key, priority=one.priority) for one in call.body]
+    items = [
+        Item(one.item, key=one.key, priority=one.priority, request_id=call.request_id)
+        for one in call.body
+    ]
     fed = pipeline_asked(call, run.pipeline).run(
         items, name=run.name, owner=run.owner, backlog_max=None, seal=False
     )

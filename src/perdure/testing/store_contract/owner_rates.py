@@ -1,5 +1,7 @@
 """How many requests of an owner are let in: one bucket for each owner, whoever asks."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from perdure.testing.store_contract.fresh_store import OnAFreshStore
 
 WEEK_S = 7 * 86_400.0
@@ -40,6 +42,11 @@ class OwnerRatesContract(OnAFreshStore):
         assert self._ask(burst=1, every_s=WEEK_S) == 0.0
         assert self._ask(burst=1, every_s=WEEK_S) == WEEK_S
         assert self._ask_many(4) == [0.0, 0.0, 0.0, 0.5]
+
+    def test_of_many_who_ask_at_once_no_more_than_a_burst_is_let_in(self) -> None:
+        with ThreadPoolExecutor(12) as pool:
+            asked = list(pool.map(lambda _: self._ask(every_s=60.0), range(48)))
+        assert asked.count(0.0) == 3
 
     def test_what_is_forgotten_of_full_buckets_lets_nobody_in_twice(self) -> None:
         self._ask_many(1, "bob")
