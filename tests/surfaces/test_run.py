@@ -26,7 +26,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from perdure import App, StageError
-from perdure.app.batch import carry_out as carry_out_module
+from perdure.app.batch import snapshot as snapshot_module
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
@@ -930,7 +930,7 @@ def test_a_worker_that_cannot_live_is_an_error_that_keeps_the_items(app):
 
 
 def test_a_worker_that_takes_its_time_is_said_to_be_starting(app, monkeypatch):
-    monkeypatch.setattr(carry_out_module, "_STARTED_S", 0.0)
+    monkeypatch.setattr(snapshot_module, "_STARTED_S", 0.0)
     shots: list[RunSnapshot] = []
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     order = RunRequest([1], name="a", worker=command, grace_s=0.0)

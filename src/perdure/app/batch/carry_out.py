@@ -46,7 +46,6 @@ from perdure.model.views import DeadGroup
 
 _LOOK_S = 0.25
 _NAP_S = 0.05  # an order to stop is noticed that soon
-_STARTED_S = 3.0  # within these a worker has usually started
 _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
 
@@ -304,8 +303,6 @@ class _Batch:
         note = ""
         if self.order.worker is None and not self._watch.anybody_works:
             note = "no worker is alive; start one with: perdure worker APP"
-        elif self._is_awaiting_worker():
-            note = "the worker is starting"
         elif feeding.done() and self.run.sealed_at is None:
             unfed = unfed_words(self.run, self.opened.reader.now())
             note = f"the run is {unfed}" if unfed else ""
@@ -318,11 +315,6 @@ class _Batch:
             note=note,
         )
         self._show(self._shot)
-
-    def _is_awaiting_worker(self) -> bool:
-        """Whether ours takes its time to start; of the few seconds that it always takes nothing is said."""
-        awaited = self._hired is not None and not self._stopping.is_set()
-        return awaited and not self._watch.anybody_works and self._elapsed_s() >= _STARTED_S
 
     def _end(self, feeding: "Future[Fed]") -> tuple[Fed, BaseException | None]:
         """Stop feeding and working, in this order; what was in hand has ended afterwards."""

@@ -28,6 +28,7 @@ _STILL_S = 10.0  # without any movement, nobody can say when it will be over
 _PACED = 0.3  # of the rate that is allowed; with fewer calls something else holds it back
 _TELLING_PER_S = 0.2  # below this rate a minute has too few calls to tell
 _LANES_S = 1.0  # between looks at the lanes: they cost more than the counters
+_STARTED_S = 3.0  # within these a worker has usually started
 _CAUSE_S = 10.0  # between looks at jobs that are retried: these may have to be looked for
 _CAUSE_JOBS = 100
 
@@ -178,6 +179,9 @@ class Watch:
         retrying, held, _ = self._waiting
         self._held_at = now if held else self._held_at
         pace = self._pace(now, run.counts)
+        awaited = self._hired and run.counts.open and not stopping and not self.anybody_works
+        if awaited and now - self._began_at >= _STARTED_S:
+            note = note or "the worker is starting"
         return RunSnapshot(
             run,
             now - self._began_at,
