@@ -88,7 +88,7 @@ def test_groups_count_what_belongs_together(archive):
 def test_one_is_shown_with_its_item_its_reason_its_attempts_and_its_captures(archive):
     (job,) = archive.json("dead", "list", "--text", "row 7")
     said = archive("dead", "show", job["id"])
-    assert archive("dead", "show", str(job["no"])) == said
+    assert archive("dead", "show", str(job["no"])) == archive("dead", "show", job["key"]) == said
     for words in (
         "failed (fatal)",
         "one attempt 1: success",
