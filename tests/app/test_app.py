@@ -248,7 +248,8 @@ def test_a_call_uses_the_policy_at_a_path(app_and_pipe, tmp_path):
 
 WRONG_FILES = [
     ("mine.toml", MINE.replace("2", "0"), ConfigError, r"policy file 'mine\.toml': attempts_max is 0; it must be"),
-    ("mine.toml", "name = ", ConfigError, r"policy file 'mine\.toml': "),
+    ("mine.toml", 'name = "mine\n', ConfigError, r"policy file 'mine\.toml' is not valid TOML: .* \(at line 1, column 13\)"),
+    ("mine.json", '{"name"', ConfigError, r"policy file 'mine\.json' is not valid JSON: .* line 1 column 8"),
     ("mine.json", "[]", ConfigError, "does not hold a table"),
     ("other.toml", MINE, CallerError, r"cannot read the policy file 'mine\.toml' in the folder .*: No such file"),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ import json
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
@@ -255,14 +256,40 @@ def test_items_come_from_files(tmp_path, name, text, expected):
     app.close()
 
 
+class Numbered(TypedDict):
+    n: int | str
+
+
+def number_of(item: Numbered) -> int | str:
+    return item["n"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("a.jsonl", b'{"n":1}\n{"n":\n', r"item 2 of the run: a.jsonl line 2 is no JSON value"),
-        ("a.jsonl", b'"\xff\xfe"\n', r"a.jsonl line 1 is no JSON value"),
+        (
+            "a.jsonl",
+            b'{"n":1}\n\n\n\n{"n":[]}\n',
+            r"item 2 of the run: a.jsonl line 5: the item does not fit",
+        ),
+        (
+            "a.csv",
+            b"m\n\n1\n",
+            r"item 1 of the run: a.csv line 3: the item does not fit stage 'same'",
+        ),
+        ("a.jsonl", b'"\xff\xfe"\n', r"a.jsonl line 1 is not UTF-8; .* iconv -f ENCODING -t UTF-8"),
+        ("a.jsonl", '{"n":1}\n'.encode("utf-16"), r"a.jsonl line 1 is not UTF-8; .* -f UTF-16 -t"),
+        ("a.jsonl", b'{"n":1}\n\0\0\0\n', r"a.jsonl line 2 is no JSON value"),
+        ("a.csv", "n\n1\n".encode("utf-16"), r"a.csv: its head is not UTF-8; .* -f UTF-16 -t"),
+        ("a.csv", b"\xff\n1\n", r"a.csv: its head is not UTF-8; .* -f ENCODING -t"),
         ("a.csv", b"n,m\n1,2\n3\n", r"a.csv line 3 has 1 fields, its head 2"),
         ("a.csv", b'n\n"open\n', r"a.csv line \d: "),
-        ("a.csv", b"n\n\xff\n", r"item 1 of the run"),
+        (
+            "a.csv",
+            b"n\n\xff\n",
+            r"item 1 of the run: a.csv line 2 is not UTF-8; .* with or without",
+        ),
         (
             "a.jsonl",
             b'"' + b"x" * 9_000_000 + b'"\n',
@@ -280,7 +307,7 @@ def test_items_come_from_files(tmp_path, name, text, expected):
 )
 def test_a_file_that_cannot_be_read_says_where(tmp_path, name, content, words):
     app = App(f"sqlite:///{tmp_path / 'p.db'}")
-    pipe = app.pipeline("p", app.stage(name="same")(lambda item: item))
+    pipe = app.pipeline("p", app.stage(name="same")(number_of))
     path = Path(tmp_path / (name or "missing.jsonl"))
     if name is not None:
         path.write_bytes(content)

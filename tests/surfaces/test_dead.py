@@ -114,6 +114,13 @@ def test_one_is_shown_with_its_item_its_reason_its_attempts_and_its_captures(arc
     assert [one["id"] for one in found["captures"]] == [capture]
 
 
+def test_one_is_shown_by_a_key_that_only_one_job_has(office):
+    with office.app.working(poll_s=0.05):
+        job = office.pipe.enqueue({"n": 3}, key="i3")
+        job.wait(wait_s=30)
+    assert office("dead", "show", "i3") == office("dead", "show", job.id)
+
+
 def test_what_is_no_dead_letter_is_not_shown_as_one(archive):
     done = archive.json("jobs", "list", "--state", "succeeded")[0]["id"]
     assert archive.error("dead", "show", done) == f"job {done} is succeeded, and no dead letter"

@@ -119,7 +119,9 @@ def test_a_tour_in_which_faults_do_not_strike_fails_and_names_them(place):
 def test_a_tour_that_is_not_done_in_time_fails_and_says_what_is_stuck(place):
     done = place.demo("--items", "500", "--limit-s", "0.1")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "500 items were not finished after" in done.stdout
+    assert "THE TIME RAN OUT: 500 items were not finished after" in done.stdout
+    assert "NOT AS PROMISED" not in done.stdout
+    assert "on a slow machine: perdure demo --items 200" in done.stdout
     assert "queued at fetch" in done.stdout
     place.nothing_left()
 

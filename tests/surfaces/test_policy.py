@@ -11,6 +11,7 @@ from perdure.model.kinds import Kind
 from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
 from perdure.surfaces.cli.root import cli
+from tests.house.tree import ROOT
 
 KEYS = [
     "policy", "version", "profile", "kind", "class", "code", "attempt", "attempts_max", "action",
@@ -413,6 +414,8 @@ def test_of_a_stage_without_an_upstream_no_gate_is_spoken_of(tmp_path, monkeypat
     text = run("explain", f"{name}:app:free", "--error", "http:401").output
     assert text.startswith("retry in 60 s: auth")
     assert "    waits 7 to 20 of 20: retry in 2700 to 4500 s, not counted\n" in text
+    said = (ROOT / "docs" / "howto-runs.md").read_text(encoding="utf-8")
+    assert f"a minute up to {4500 // 60} minutes at a time" in said
     assert "gate" not in text
     answer = explained(f"{name}:app:free", "--error", "http:401")
     assert (answer["hold"], answer["until_person"]) == (None, False)

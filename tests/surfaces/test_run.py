@@ -170,7 +170,7 @@ def test_a_key_that_no_item_has_is_answered_with_the_fields_that_they_have(story
     done = run(story, "--key", "nokey", "--no-work")
     assert done.returncode == 2
     assert done.stderr == (
-        "perdure: item 1 of the run: it has no field 'nokey' to name it; its fields are: n, name; "
+        "perdure: item 1 of the run: items.jsonl line 1: it has no field 'nokey' to name it; its fields are: n, name; "
         "call it again with another --key, or with none\n"
     )
 

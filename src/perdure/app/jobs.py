@@ -181,9 +181,10 @@ class Jobs:
 def payloads_in(path: Path) -> dict[str, Any]:
     """The corrected items of a .jsonl file by key: a line {"key": …, "payload": …} each."""
     found: dict[str, Any] = {}
-    for place, line in enumerate(items_in(path, "jsonl"), start=1):
-        if isinstance(line, Unreadable):
-            raise CallerError(line.why)
+    for place, read in enumerate(items_in(path, "jsonl"), start=1):
+        if isinstance(read, Unreadable):
+            raise CallerError(read.why)
+        line = read.item
         key = line.get("key") if isinstance(line, dict) else None
         if not isinstance(key, str) or set(line) != {"key", "payload"}:
             raise CallerError(

@@ -7,6 +7,9 @@ from perdure.demo.script import Fault
 from perdure.model.jobs import Counters
 from perdure.model.views import AttemptView, Books, FailureGroup, Finding, JobView
 
+TIME_RAN_OUT = "THE TIME RAN OUT"
+_FEW = 200  # items that a slow machine finishes in time
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -38,7 +41,8 @@ class Summary:
         counted = ", ".join(f"{count} {place}" for place, count in where.most_common())
         ids = " ".join(job.id for job in self.unfinished[:3])
         late = f"{len(self.unfinished):,} items were not finished after {self.elapsed_s:.0f} s"
-        return [f"{late}: {counted}; among them {ids}"]
+        fewer = f"; on a slow machine: perdure demo --items {_FEW}" if self.items > _FEW else ""
+        return [f"{TIME_RAN_OUT}: {late}: {counted}; among them {ids}{fewer}"]
 
     def _books(self) -> list[str]:
         books, said = self.books, []
@@ -50,6 +54,8 @@ class Summary:
         return said
 
     def _missing(self) -> list[str]:
+        if self.unfinished:  # what is not done may yet be struck
+            return []
         return [
             f"this fault never struck: {fault.value} ({fault.in_words})"
             for fault in Fault

@@ -52,9 +52,10 @@ def test_no_rate_is_no_limit():
     assert not limits.any
 
 
-@pytest.mark.parametrize("concurrency", [0, -1, CONCURRENCY_MAX + 1])
+@pytest.mark.parametrize("concurrency", [0, -1, CONCURRENCY_MAX + 1, "many", 1.5, True])
 def test_a_concurrency_out_of_bounds_is_refused(concurrency):
-    with pytest.raises(ConfigError, match="concurrency"):
+    words = f"upstream 'vendor': concurrency is {concurrency!r}; it must be a whole number"
+    with pytest.raises(ConfigError, match=words):
         upstream_limits("vendor", rate=None, concurrency=concurrency, tokens=None)
 
 

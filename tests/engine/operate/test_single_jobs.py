@@ -147,7 +147,10 @@ def test_an_unknown_job_is_named(place, known):
 def test_a_running_job_of_another_app_is_left_to_it(place, worker):
     id = place.put().id
     place.take(worker)
-    with pytest.raises(UnknownName, match=r"perdure jobs cancel .* --app module:app"):
+    with pytest.raises(
+        UnknownName,
+        match=r"takes the app that has this stage: perdure jobs cancel .* --app module:app",
+    ):
         cancelled(place, Catalogue([]), id)
     assert place.see(id).state is State.PROCESSING
 

@@ -223,7 +223,12 @@ def test_what_is_too_large_or_no_json_or_for_another_host_is_refused(client):
     )
     zipped = {**json_type, "content-encoding": "gzip"}
     assert problem(ann.post("/api/jobs", content=b"{}", headers=zipped)) == "unsupported_media_type"
-    assert problem(ann.get("/api/jobs", headers={"host": "evil.example"})) == "misdirected"
+    elsewhere = ann.get("/api/jobs", headers={"host": b"evil.example\xe9" + b"x" * 1_000})
+    assert problem(elsewhere) == "misdirected"
+    told = elsewhere.json()["detail"]
+    assert told.startswith(r"the host asked for is 'evil.example\x")
+    assert "perdure serve --as HOST, or mounted with hosts=[…]" in told
+    assert "x" * 100 not in told
     assert (
         problem(ann.get("/api/jobs?limit=0"))
         == problem(ann.get("/api/jobs?nonsense=1"))

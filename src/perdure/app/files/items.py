@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from perdure.engine.batch.feeding import NothingNow, Unreadable
+from perdure.engine.batch.feeding import FileItem, NothingNow, Unreadable
 from perdure.model.errors import CallerError, PerdureError
 from perdure.model.limits import PAYLOAD_BYTES_MAX
 
@@ -100,10 +100,16 @@ def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
         if len(line) > _LINE_BYTES_MAX:
             yield Unreadable(f"{name} line {number} has more than {_LINE_BYTES_MAX} bytes")
             continue
+        where = f"{name} line {number}"
+        if b"\0" in text.strip(b"\0\r\n "):  # every other byte of UTF-16 is, and none of JSON
+            yield Unreadable(_not_utf_8(where, "UTF-16"))
+            continue
         try:
-            yield json.loads(text)
+            yield FileItem(json.loads(text.decode()), where)
+        except UnicodeDecodeError:
+            yield Unreadable(_not_utf_8(where))
         except (ValueError, RecursionError) as error:
-            yield Unreadable(f"{name} line {number} is no JSON value ({_first_line(error)})")
+            yield Unreadable(f"{where} is no JSON value ({_first_line(error)})")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -155,6 +161,10 @@ def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
             raise CallerError(f"{name}: its head cannot be read ({error})") from None
         if names is None:
             return
+        if any("\0" in one for one in names):
+            raise CallerError(_not_utf_8(f"{name}: its head", "UTF-16"))
+        if not _is_utf_8(names):
+            raise CallerError(_not_utf_8(f"{name}: its head"))
         if len(set(names)) != len(names):
             raise CallerError(f"{name}: two columns have the same name; its head is {names!r}")
         while True:
@@ -172,7 +182,26 @@ def _rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Any]:
                     f"{name} line {reader.line_num} has {len(row)} fields, its head {len(names)}"
                 )
                 continue
-            yield dict(zip(names, row, strict=True))
+            if not _is_utf_8(row):
+                yield Unreadable(_not_utf_8(f"{name} line {reader.line_num}"))
+                continue
+            yield FileItem(dict(zip(names, row, strict=True)), f"{name} line {reader.line_num}")
+
+
+def _is_utf_8(row: list[str]) -> bool:
+    """Whether the bytes of a row were UTF-8; those that were not are lone surrogates now."""
+    try:
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_utf_8(where: str, encoding: str = "ENCODING") -> str:
+    return (
+        f"{where} is not UTF-8; a file of items must be UTF-8, with or without a byte order mark; "
+        f"convert it: iconv -f {encoding} -t UTF-8"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -50,10 +50,11 @@ def _read(path: Path) -> Mapping[str, Any]:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         where = "" if path.is_absolute() else f" in the folder {str(Path.cwd())!r}"
         raise CallerError(f"cannot read the policy file {str(path)!r}{where}: {why}") from None
+    language, parse = ("JSON", json.loads) if path.suffix == ".json" else ("TOML", tomllib.loads)
     try:
-        form = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        form = parse(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"policy file {str(path)!r}: {error}") from None
+        raise ConfigError(f"policy file {str(path)!r} is not valid {language}: {error}") from None
     if not isinstance(form, dict):
         raise ConfigError(f"policy file {str(path)!r} does not hold a table of fields")
     return form

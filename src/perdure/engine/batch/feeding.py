@@ -61,6 +61,13 @@ class Unreadable(Struct, frozen=True):
     why: str
 
 
+class FileItem(Struct, frozen=True):
+    """An item with the file and the line that it was read from."""
+
+    item: Any
+    where: str
+
+
 class NothingNow:
     """Stands for no item: the source has none at the moment, and may have more later."""
 
@@ -273,8 +280,11 @@ class Feeder:
 
     def _job(self, position: int, item: Any) -> NewJob | None:
         try:
-            job = self._new_job(item)
-        except PayloadRefused as refused:
+            job = self._new_job(item.item if isinstance(item, FileItem) else item)
+        except PayloadRefused as error:
+            refused = (
+                PayloadRefused(f"{item.where}: {error}") if isinstance(item, FileItem) else error
+            )
             if self._terms.bad is None:
                 raise PayloadRefused(f"item {position + 1} of the run: {refused}") from None
             self._terms.bad(position, refused)

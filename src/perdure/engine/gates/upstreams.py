@@ -10,6 +10,7 @@ from msgspec import Struct
 from perdure.engine.stages import Stage, check_name
 from perdure.model.errors import ConfigError
 from perdure.model.nouns import replace
+from perdure.rules.field_checks import whole_number
 from perdure.rules.gate.gate import GateSettings
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.presets import gate_for
@@ -109,11 +110,8 @@ def upstream_limits(
     tokens: str | float | None,
 ) -> UpstreamLimits:
     """The stated limits of an upstream, checked."""
-    if concurrency is not None and not 1 <= concurrency <= CONCURRENCY_MAX:
-        raise ConfigError(
-            f"upstream {name!r}: concurrency is {concurrency!r}; it must lie between 1 and "
-            f"{CONCURRENCY_MAX}"
-        )
+    if concurrency is not None:
+        whole_number(f"upstream {name!r}: concurrency", concurrency, 1, CONCURRENCY_MAX)
     return UpstreamLimits(
         rate_per_s(f"upstream {name!r}: rate", rate),
         concurrency,

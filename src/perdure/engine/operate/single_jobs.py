@@ -268,8 +268,8 @@ def _record(job: JobView, catalogue: Catalogue, reason: str, now: datetime) -> R
     place = catalogue.place_of(job)
     if place is None:
         raise UnknownName(
-            f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}, which "
-            f"this app does not have; name the app that does: perdure jobs cancel {job.id} --app module:app"
+            f"job {job.id} is running stage {job.stage!r} of pipeline {job.pipeline!r}; "
+            f"cancelling it takes the app that has this stage: perdure jobs cancel {job.id} --app module:app"
         )
     return _running(job, *place, reason, now)
 

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 import click
 
-from perdure.app.job_refs import job_at
+from perdure.app.job_filters import job_named
 from perdure.app.surface.store_session import session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.surfaces.cli.jobs import shown_at
@@ -23,9 +23,9 @@ def captures() -> None:
 @store_option
 @json_option
 def list_captures(job_id: str, store: str | None, as_json: bool) -> None:
-    """List what the attempts of a job, by id or number, have put aside, oldest first."""
+    """List what the attempts of a job, by id, number or key, have put aside, oldest first."""
     with session_at(store) as session:
-        found = session.opened.reader.captures(job_at(session.opened.reader, job_id).no)
+        found = session.opened.reader.captures(job_named(session.opened.reader, job_id).no)
     if as_json:
         echo_json([all_of(capture_shown(one), one) for one in found])
         return

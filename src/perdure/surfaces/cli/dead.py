@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perdure.app.dead_letters import DeadLetters, letter_line
+from perdure.app.job_filters import job_named
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
@@ -102,9 +103,10 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
 @store_option
 @json_option
 def show(job_id: str, store: str | None, as_json: bool) -> None:
-    """Show one dead letter, by id or number: item, reason, every attempt with its decision, captures."""
+    """Show one dead letter, by id, number or key: item, reason, every attempt with its decision, captures."""
     with session_at(store) as session:
-        job, attempts = DeadLetters(session).get_letter(job_id)
+        meant = job_named(session.opened.reader, job_id)
+        job, attempts = DeadLetters(session).get_letter(meant.id)
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
     if as_json:
         echo_json(

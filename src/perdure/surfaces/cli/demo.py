@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from perdure.demo.script import ITEMS_MIN, Fault
-from perdure.demo.summary import Summary
+from perdure.demo.summary import TIME_RAN_OUT, Summary
 from perdure.demo.tour import LIMIT_S, TourOrder, give_tour
 from perdure.model.errors import CallerError
 from perdure.model.kinds import KINDS, Kind
@@ -134,7 +134,8 @@ def report(summary: Summary) -> Iterator[str]:
         yield from (f"  {line}" for line in story(*summary.history))
     yield ""
     for complaint in summary.complaints:
-        yield f"NOT AS PROMISED: {complaint}"
+        is_late = complaint.startswith(TIME_RAN_OUT)
+        yield complaint if is_late else f"NOT AS PROMISED: {complaint}"
     if not summary.complaints:
         yield (
             "Every item is accounted for and every kind of fault has struck: "

@@ -21,7 +21,7 @@ from perdure.surfaces.cli.tables import shorten, spent_words
 _SAME = " < the same items"
 _RETRY = "--retry-failed"
 _RETRIED = (RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED)
-_WRONG_KEY = re.compile("item 1 of the run: it has no field ")
+_WRONG_KEY = re.compile(r"item 1 of the run: (.+ line \d+: )?it has no field ")
 _COST = "aborted: the cost"
 _KEY_CHARS_MAX = 60
 _EXAMPLE_CHARS_MAX = 160

@@ -47,6 +47,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_HOST_CHARS_SHOWN = 100
 _HANDED = ("idempotency-key", "prefer")
 _NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
@@ -237,7 +238,11 @@ class HttpApi:
         host = request.headers.get("host", "").lower()
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if name not in self._hosts and "*" not in self._hosts:
-            raise Refused("misdirected")
+            raise Refused(
+                "misdirected",
+                f"the host asked for is {name[:_HOST_CHARS_SHOWN]!a}; to answer for it, this server is started "
+                "with perdure serve --as HOST, or mounted with hosts=[…]",
+            )
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """What the router says of a path or a method that there is not."""
