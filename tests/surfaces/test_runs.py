@@ -188,7 +188,7 @@ def test_an_aborted_run_goes_on_when_a_retry_that_waits_for_a_worker_is_carried_
     monkeypatch.syspath_prepend(tmp_path)
     app = module_in(tmp_path, office.url, "resuming")
     with office.app.working(poll_s=0.05):
-        run = office.pipe.run([{"n": 7}] * 100, name="june", sample_min=5)
+        run = office.pipe.run([{"n": 7}] * 100, name="june", sample_min=5, seal=False)
         until(lambda: run.status is RunStatus.ABORTED, "it is aborted")
     assert "bulk operation" in office("jobs", "retry", "--run", "june", "--detach", "--yes")
     told = office.error("runs", "resume", "june")
