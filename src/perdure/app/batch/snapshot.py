@@ -204,9 +204,10 @@ class Watch:
         if not retrying or 2 * retrying < run.counts.open:
             return ""
         if now - self._cause[0] >= _CAUSE_S:
-            chosen = JobFilter(states=(State.QUEUED,), run=run.no, retrying=True)
+            # by what is queued and not by the run, whose jobs may be millions that have ended
+            chosen = JobFilter(states=(State.QUEUED,), pipeline=run.pipeline, retrying=True)
             found = self._opened.reader.jobs(chosen, limit=_CAUSE_JOBS)
-            kinds = Counter(one.error_kind or "" for one in found)
+            kinds = Counter(one.error_kind or "" for one in found if one.run == run.no)
             self._cause = (now, min(kinds, key=lambda kind: (-kinds[kind], kind), default=""))
         return self._cause[1]
 
