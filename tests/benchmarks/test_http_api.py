@@ -2,19 +2,34 @@
 
 import json
 import sys
+from typing import Any
 
+import pytest
 from benchmarks.serving.measures import area
 
 from benchmarks import http_api
 
 
-def test_the_whole_of_it_makes_lines_and_json(tmp_path, monkeypatch, capsys):
+def measured(tmp_path, monkeypatch, *only: str) -> dict[str, Any]:
     written = tmp_path / "http.json"
-    monkeypatch.setattr(
-        sys, "argv", ["http_api.py", "--quick", "--store", "sqlite", "--json", str(written)]
-    )
+    words = [word for one in only for word in ("--only", one)]
+    quick = ["http_api.py", "--quick", "--store", "sqlite", "--json", str(written), *words]
+    monkeypatch.setattr(sys, "argv", quick)
     http_api.main()
-    found = json.loads(written.read_text())["sqlite"]
+    found: dict[str, Any] = json.loads(written.read_text())["sqlite"]
+    return found
+
+
+def test_what_time_tells_is_measured(tmp_path, monkeypatch, capsys):
+    found = measured(tmp_path, monkeypatch, "telling")
+    assert set(found) == {"telling"}
+    assert found["telling"]["tries"] == http_api.QUICK.tries
+    assert capsys.readouterr().out.count("aim") == 1
+
+
+@pytest.mark.long
+def test_the_whole_of_it_makes_lines_and_json(tmp_path, monkeypatch, capsys):
+    found = measured(tmp_path, monkeypatch)
     assert set(found) == set(http_api.MEASURES)
     assert found["creates"]["bare"]["per_s"] > 0
     assert (found["load"]["errors"], found["load"]["books"]) == (0, "balanced")

@@ -20,7 +20,7 @@ from tests.sim.storms import STORMS
 from tests.sim.swarm import KINDS, plain
 
 LONG_S = float(os.environ.get("PERDURE_SIM_S", "3600"))
-SEEDS = 20
+SEEDS = 14
 SEEDS_MAX = 600  # what is rarest strikes in one of twenty-five; so many are needed about never
 STORM_SEEDS_MAX = 12  # in a storm what is rarest strikes in every second seed
 

@@ -94,12 +94,23 @@ def test_whose_objects_a_principal_reaches(scopes, sees, acts_on):
     assert (one.sees, one.acts_on) == (sees, acts_on)
 
 
-def test_which_scopes_stand_for_others():
-    stand_for = {
-        held: {asked for asked in A if Principal("n", "", frozenset({held})).may(asked)}
+def _stand_for(owner: str) -> dict[A, set[A]]:
+    return {
+        held: {asked for asked in A if Principal("n", owner, frozenset({held})).may(asked)}
         for held in A
     }
-    assert stand_for == {
+
+
+def test_which_scopes_stand_for_others():
+    assert _stand_for("ann") == {
         A.SUBMIT: {A.SUBMIT}, A.READ: {A.READ}, A.OPERATE: {A.OPERATE},
+        A.READ_ALL: {A.READ, A.READ_ALL}, A.ADMIN: set(A),
+    }  # fmt: skip
+
+
+def test_without_an_owner_only_the_wide_scopes_open_anything():
+    """What is nobody's is the operator's."""
+    assert _stand_for("") == {
+        A.SUBMIT: set(), A.READ: set(), A.OPERATE: set(),
         A.READ_ALL: {A.READ, A.READ_ALL}, A.ADMIN: set(A),
     }  # fmt: skip
