@@ -185,20 +185,20 @@ def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
     line = desk("list").splitlines()[1]
     assert line.split()[:2] == ["vendor", "flowing"]
     since = r"since \d\d:\d\d UTC, climbs from \d\d:\d\d UTC on"
-    assert re.search(rf"3 waiting  paced: 5\.0 calls a second {since}$", line)
+    assert re.search(rf"3 waiting  paced: 5\.0 calls a second \(was 7\.5\) {since}$", line)
     told(desk, second, rate_per_s=None, was_per_s=None, calls_max=4, reason="it begins")
     says = desk.json("list")[1]["says"]
-    assert says.startswith("paced: 5.0 calls a second in 1 of 2 workers since ")
+    assert says.startswith("paced: 5.0 calls a second (was 7.5) in 1 of 2 workers since ")
     told(desk, second, rate_per_s=4.5)
     shown = desk("show", "vendor")
-    assert re.match(rf"upstream vendor: flowing, paced: 9\.5 calls a second {since}\n", shown)
+    assert re.match(rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\) {since}\n", shown)
 
 
 def test_a_release_of_a_gate_that_is_only_paced_says_what_lifts_the_pace(desk):
     told(desk, desk.place.hire(), rises_at=desk.place.reader.now().isoformat())
     said = desk("release", "vendor", "--reason", "x")
     assert re.match(
-        r"vendor: it flows already, paced: 5\.0 calls a second since .+, climbing; ", said
+        r"vendor: it flows already, paced: 5\.0 calls a second \(was 7\.5\) since .+, climbing; ", said
     )
     store = f"--reason … --store {desk.url}"
     assert said.endswith(

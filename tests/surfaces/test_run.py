@@ -1145,7 +1145,7 @@ def paced(tmp_path):
 
 def test_a_pace_that_holds_the_run_back_is_told_with_since_when_and_whether_it_climbs(paced):
     shot = watched(paced, lambda _: None)
-    words = r"vendor is paced: 0\.5 calls a second since \d\d:\d\d UTC, climbing"
+    words = r"vendor is paced: 0\.5 calls a second \(was 7\.5\) since \d\d:\d\d UTC, climbing"
     assert re.search(rf"\| {words}$", progress_line(shot))
     assert re.search(words, drawn(shot))
 
