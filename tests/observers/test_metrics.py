@@ -1,16 +1,17 @@
 """What the metrics say after a run of which every number is known; on both stores, by a real pump and real gates."""
 
+import re
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from perdure.app.metrics import metrics_text
+from perdure.app.metrics import alert_rules, metrics_text
 from perdure.engine.attempt.captures import CaptureFactory, aside
 from perdure.engine.settle import Finished
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
-from perdure.model.limits import CODES_SHOWN_MAX
+from perdure.model.limits import METRIC_CODES_MAX
 from perdure.model.metrics import METRICS
 from perdure.model.operations import Deed, LaneScope, Retention
 from perdure.model.states import FailedReason
@@ -24,7 +25,7 @@ from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import crash
 from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.gating import DOWN, FINE, VENDOR, Post, failed, put, stage
-from tests.observers.scraping import Scraped, shares
+from tests.observers.scraping import Scraped, names_in, shares
 from tests.stores.kit import file_in, furnished
 
 ONCE_MORE = Policy(
@@ -225,7 +226,7 @@ def figures_of(*codes: str) -> StoreFigures:
 
 
 def test_codes_beyond_the_bound_are_counted_together_and_those_that_were_first_stay():
-    codes = [f"E{n:03}" for n in range(CODES_SHOWN_MAX)]
+    codes = [f"E{n:03}" for n in range(METRIC_CODES_MAX)]
     at_the_bound = Scraped(metrics_text(figures_of(*codes), {}).decode())
     assert {one["code"] for one in at_the_bound.labels("perdure_jobs_failed_total")} == set(codes)
     beyond = Scraped(metrics_text(figures_of(*codes, "A1", "A2"), {}).decode())
@@ -264,6 +265,16 @@ def test_everything_in_a_scrape_is_in_the_table_and_no_label_says_who_or_which_j
     assert set(of_store(post.place.reader.figures(), {})) == {
         one for one in METRICS if one.source == "store" and one.name != "perdure_store_up"
     }
+
+
+def test_every_metric_and_bound_that_an_alert_rule_names_is_in_a_real_scrape(post):
+    run_of_five(post)
+    put(post.place, 30)
+    post.trip()
+    seen, rules = scraped(post), alert_rules()
+    assert {one.removesuffix("_total") for one in names_in(rules)} - seen.families == set()
+    bounds = set(re.findall(r'\ble="([^"]+)"', rules))
+    assert bounds <= {one["le"] for one in seen.labels("perdure_time_to_success_seconds_bucket")}
 
 
 def test_what_is_no_every_day_event_is_there_from_the_beginning():

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from perdure.model.gates import GateState
-from perdure.model.limits import CODES_SHOWN_MAX
+from perdure.model.limits import METRIC_CODES_MAX
 from perdure.model.metrics import (
     ATTEMPTS,
     COST,
@@ -148,7 +148,7 @@ def _by_code(deaths: Sequence[DeathCount]) -> Values:
         for one in deaths:  # what struck first comes first
             place = (one.pipeline, one.stage, one.reason.value, one.kind)
             known = shown.setdefault(place, set())
-            if len(known) < CODES_SHOWN_MAX:
+            if len(known) < METRIC_CODES_MAX:
                 known.add(one.code)
             yield (*place, one.code if one.code in known else OTHER_CODE), one.ever
 

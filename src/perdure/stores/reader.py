@@ -147,7 +147,8 @@ class SharedReader(ABC):
         """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
         now = self._now_us()
         with self._snapshot() as fetch:
-            depths, heads = tally_reads.depths_and_heads(fetch, now)
+            closed = tally_reads.words_of_closed(fetch(self._sql.depths_closed, {}))
+            depths, heads = tally_reads.depths_and_heads(fetch, closed, now)
             return StoreFigures(
                 now=from_us(now),
                 depths=depths,

@@ -43,11 +43,12 @@ def depths(fetch: Fetch) -> list[Depth]:
     return _summed(fetch(TALLY["depths"], {}))
 
 
-def depths_and_heads(fetch: Fetch, now_us: int) -> tuple[dict[str, list[Depth]], list[QueueHead]]:
+def depths_and_heads(
+    fetch: Fetch, closed: Mapping[int, str], now_us: int
+) -> tuple[dict[str, list[Depth]], list[QueueHead]]:
     """The same apart by what closes the lanes, and since when the head of each queue's line is due."""
     lanes: dict[str, list[Row]] = {}
     queue_of: dict[int, tuple[str, str]] = {}
-    closed = _closed_lanes(fetch)
     for row in fetch(TALLY["depths"], {}):
         word = closed.get(row[0], OPEN)
         lanes.setdefault(word, []).append(row)
@@ -71,10 +72,10 @@ def _summed(rows: Iterable[Row]) -> list[Depth]:
     return [Depth(*place, *jobs) for place, jobs in sorted(sums.items()) if any(jobs)]
 
 
-def _closed_lanes(fetch: Fetch) -> dict[int, str]:
-    """What closes each lane that is closed; a person's pause outlasts a gate's hold."""
+def words_of_closed(rows: Iterable[Row]) -> dict[int, str]:
+    """What closes each lane of `depths_closed.sql`; a person's pause outlasts a gate's hold."""
     closed: dict[int, str] = {}
-    for lane, gate in fetch(TALLY["closed"], {}):
+    for lane, gate in rows:
         closed[lane] = "paused" if gate is None else closed.get(lane, "held")
     return closed
 

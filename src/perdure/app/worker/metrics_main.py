@@ -57,16 +57,24 @@ class StoreLook:
         except TimeoutError:
             return None
 
+    def close(self) -> None:
+        """Disconnect, on the thread that has connected."""
+        self._looking.submit(self._disconnect)
+        self._looking.shutdown()
+
     def _read(self) -> StoreFigures | None:
         try:
             if self._opened is None:
                 self._opened = open_store(self._url, wait_s_max=_STORE_S_MAX, read_only=True)
             return self._opened.reader.figures()
         except PerdureError:
-            opened, self._opened = self._opened, None  # another connection may do better
-            if opened is not None:
-                opened.close()
+            self._disconnect()  # another connection may do better
             return None
+
+    def _disconnect(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
 
 
 class MetricsServer(ThreadingHTTPServer):

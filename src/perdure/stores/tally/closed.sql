@@ -1,2 +1,0 @@
--- The lanes from which nothing is claimed, and the gate that closes each, if it is one.
-SELECT lane, gate FROM perdure_closed_lanes
