@@ -25,8 +25,8 @@ $(STAMP): pyproject.toml requirements/dev.txt
 parts: ## what no wheel has and the tests need: pgbouncer, strace (as root, with apt-get)
 	@sh tools/parts.sh pgbouncer strace
 
-parts-long: ## the same for the long tests: PostgreSQL 15 too
-	@sh tools/parts.sh pgbouncer strace postgresql-15
+parts-long: ## the same for the long tests: PostgreSQL 15 and Prometheus, too
+	@sh tools/parts.sh pgbouncer strace postgresql-15 prometheus
 
 demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 	@$(BIN)/perdure demo

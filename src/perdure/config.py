@@ -134,6 +134,24 @@ SETTINGS: tuple[Setting, ...] = (
         "Least severe log level that is written.",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     ),
+    Setting(
+        "metrics_port",
+        int,
+        None,
+        "port",
+        "Where `perdure worker` offers metrics to Prometheus; 0 takes a free one, which the log tells. The worker of a "
+        "`perdure run` offers none.",
+        0,
+        65_535,
+        none="off",
+    ),
+    Setting(
+        "metrics_host",
+        str,
+        "127.0.0.1",
+        "",
+        "The address at which it does; whoever reaches it may read.",
+    ),
 )
 
 
@@ -159,6 +177,8 @@ class Config:
     retain_changes_s: float
     log_format: str
     log_level: str
+    metrics_port: int | None
+    metrics_host: str
 
     @property
     def keeps_tracebacks(self) -> bool:

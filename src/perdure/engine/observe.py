@@ -1,7 +1,7 @@
 """observe: `Receipt` → `Event`. We tell only what is durable, and nobody we tell can hurt us."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -52,7 +52,18 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = tuple(observers)
+        self._turns: tuple[Callable[[float], None], ...] = ()
         self.store_away = False
+
+    def add(self, observer: Observer, *, turns: Callable[[float], None]) -> None:
+        """One more, who also hears how long each turn with the store took."""
+        self._observers = (*self._observers, observer)
+        self._turns = (*self._turns, turns)
+
+    def note_turn(self, elapsed_s: float) -> None:
+        """A turn with the store is done."""
+        for note in self._turns:
+            note(elapsed_s)
 
     def tell(self, name: EventName, **fields: object) -> None:
         """Tell everybody; one who raises is logged and does not hurt the walk."""
@@ -114,14 +125,17 @@ class Observers:
             failures=_failures(record),
             attempts_max=record.attempts_max,
             duration_ms=round(attempt.elapsed_s * 1000, 1) if attempt else None,
+            age_ms=None if record.age_s is None else round(record.age_s * 1000),
             reason=None if record.failed_reason is None else record.failed_reason.value,
             error_kind=record.error_kind,
             error_code=record.error_code,
             raised=raised_in_words(met.names, met.where) or None,
+            upstream=attempt.upstream if attempt else None,
             upstream_status=met.status,
             gate=_gate(record),
             delay_ms=None if record.delay_s is None else round(record.delay_s * 1000),
             error_message=record.error_message,
+            captures=len(record.captures) or None,
         )
 
     def tell_revived(self, revival: Revival, deed: Deed) -> None:

@@ -174,7 +174,8 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
     following = laid.after(claim.stage)
     if following is None:
         result = {"result_json": decision.value_json, "label": decision.label}
-        return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, **result)
+        age_s = claim.age_s(ending.elapsed_s)
+        return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
     past = claim.past.plus(claim.counters)
     isolation = _isolation(ZERO, past, following.policy)
     carry_on = ending.carry_on and isolation == claim.isolation == 0
@@ -263,6 +264,7 @@ def _attempt(
 ) -> Attempt:
     claim, policy = ending.claim, ending.policy or stage.policy
     seen, usage = _evidence_in(ending.outcome), ending.usage or _NOTHING
+    called = stage.upstream is not None and _has_begun(ending.outcome)
     return Attempt(
         stage=claim.stage,
         number=claim.counters.starts,
@@ -282,7 +284,8 @@ def _attempt(
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
-        called=stage.upstream is not None and _has_begun(ending.outcome),
+        called=called,
+        upstream=stage.upstream if called else None,
     )
 
 

@@ -29,6 +29,7 @@ class EventName(StrEnum):
     JOB_DISCARDED = "job_discarded"
     JOB_BROUGHT_FORWARD = "job_brought_forward"
     RESULT_REFUSED = "result_refused"
+    METRICS_SERVED = "metrics_served"
     WORKER_STARTED = "worker_started"
     WORKER_DELAYED = "worker_delayed"
     WORKER_LOST = "worker_lost"
@@ -86,6 +87,7 @@ FIELDS: dict[str, str] = {
     "failures": "failures counted at this stage so far",
     "attempts_max": "the number of failures at which the job fails",
     "duration_ms": "how long the attempt took",
+    "age_ms": "of a job that has succeeded: from the moment by which it stood in line to its success",
     "delay_ms": "how long the job waits for its next attempt",
     "status": "the state of the job, the run, the bulk operation or the gate after this",
     "before": "the status of the run before this",
@@ -93,7 +95,9 @@ FIELDS: dict[str, str] = {
     "error_kind": "the kind of the failure",
     "error_code": "its code in the policy's vocabulary",
     "error_message": "its message for users",
+    "captures": "how many pieces of raw output the attempt has put aside",
     "raised": "the class of the exception, and the module and the line of your own code that raised it, or called who did",
+    "upstream": "the upstream that the attempt has called",
     "upstream_status": "the HTTP status that the upstream gave",
     "gate": "the gate, or how the upstream's gate stood when the attempt was judged",
     "done": "of a stage: steps done; of a bulk operation: jobs changed",
@@ -110,6 +114,7 @@ FIELDS: dict[str, str] = {
     "pid": "the id of the process",
     "exit": "its exit status, or the signal that ended it",
     "why": "how it is known that the worker is gone",
+    "address": "where the metrics are read",
     "in_hand": "jobs that the worker still holds",
     "grace_s": "how long they may take to finish",
     "lost": "slots that cannot be used",
@@ -135,14 +140,17 @@ _SETTLED = (
     "failures",
     "attempts_max",
     "duration_ms",
+    "age_ms",
     "reason",
     "error_kind",
     "error_code",
     "raised",
+    "upstream",
     "upstream_status",
     "gate",
     "delay_ms",
     "error_message",
+    "captures",
 )
 
 # Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
@@ -217,6 +225,11 @@ EVENTS: dict[EventName, EventFacts] = {
         "The store did not accept what a worker said about an attempt: another hand has the job, or the row could not "
         "be written.",
         ("job_id", "request_id", "token", "reason"),
+    ),
+    EventName.METRICS_SERVED: EventFacts(
+        "info",
+        "A supervisor offers the metrics of its working processes and of the store.",
+        ("address",),
     ),
     EventName.WORKER_STARTED: EventFacts(
         "info",

@@ -39,6 +39,7 @@ HEADER_CHARS_MAX = 256  # a response header kept as evidence
 HEADERS_MAX = 24  # response headers kept as evidence
 CODES_MAX = 8  # machine codes kept as evidence
 CODE_CHARS_MAX = 100  # one of them
+METRIC_CODES_MAX = 20  # of one kind in one stage, as labels of metrics; a stage may name any word
 FACTS_MAX = 12  # body fields kept as evidence
 BODY_BYTES_READ_MAX = 65_536  # of an error body, looked through for codes and hints
 HINT_S_MAX = 86_400.0  # a server asking for more than a day has a quota, not a rate

@@ -6,9 +6,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from perdure.model.gates import GateRow
 from perdure.model.jobs import Counters, Lane
 from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
+from perdure.model.workers import WorkerView
 
 
 class JobView(Struct, frozen=True):
@@ -219,6 +221,33 @@ class DeathCount(Struct, frozen=True):
     code: str
     letters: int
     ever: int
+
+
+OPEN = ""  # of lanes that nothing closes
+
+
+class QueueHead(Struct, frozen=True):
+    """Since when the job at the head of a queue's line is due; ``closed`` is what closes its lane, as in `StoreFigures`."""
+
+    queue: str
+    closed: str
+    due_at: datetime
+
+
+class StoreFigures(Struct, frozen=True):
+    """What the tables say of all jobs, gates and workers, read at one moment, for metrics.
+
+    ``depths`` are apart by what closes the lanes in which jobs stand: nothing, `OPEN`; ``held``, a gate; ``paused``, a
+    person. A queue without a job that is due has no head. Of ``deaths`` what struck first of all comes first.
+    """
+
+    now: datetime
+    depths: Mapping[str, list[Depth]]
+    heads: list[QueueHead]
+    flows: list[Flow]
+    deaths: list[DeathCount]
+    gates: list[GateRow]
+    workers: list[WorkerView]
 
 
 class LaneView(Struct, frozen=True):

@@ -31,6 +31,7 @@ from perdure.model.views import (
     PayloadView,
     Preview,
     RunFigures,
+    StoreFigures,
 )
 from perdure.model.workers import WorkerView
 
@@ -82,6 +83,10 @@ class Reader(Protocol):
 
     def deaths(self) -> list[DeathCount]:
         """What jobs have died of, by kind and code, most frequent first."""
+        ...
+
+    def figures(self) -> StoreFigures:
+        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
         ...
 
     def open_jobs(self, owner: str) -> int:

@@ -38,6 +38,7 @@ from perdure.model.views import (
     PayloadView,
     Preview,
     RunFigures,
+    StoreFigures,
 )
 from perdure.model.workers import WorkerView
 from perdure.stores import job_lists, tally_reads
@@ -141,6 +142,22 @@ class SharedReader(ABC):
     def deaths(self) -> list[DeathCount]:
         """What jobs have died of, by kind and code, most frequent first."""
         return tally_reads.deaths(self._rows)
+
+    def figures(self) -> StoreFigures:
+        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
+        now = self._now_us()
+        with self._snapshot() as fetch:
+            closed = tally_reads.words_of_closed(fetch(self._sql.depths_closed, {}))
+            depths, heads = tally_reads.depths_and_heads(fetch, closed, now)
+            return StoreFigures(
+                now=from_us(now),
+                depths=depths,
+                heads=heads,
+                flows=tally_reads.flows(fetch, now, minutes=False),
+                deaths=tally_reads.deaths(fetch, oldest_first=True),
+                gates=GATE.read_all(fetch(self._sql.gates_list, {})),
+                workers=WORKER.read_all(fetch(self._sql.workers_list, {"limit": 0})),
+            )
 
     def open_jobs(self, owner: str) -> int:
         """How many jobs of an owner are queued or in work."""

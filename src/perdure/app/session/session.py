@@ -22,6 +22,7 @@ from perdure.engine.operate.feed_listeners import FeedThread
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
 from perdure.model.jobs import Lane
+from perdure.observers.process_figures import ProcessFigures
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened, refusal_to_write
 
@@ -53,6 +54,7 @@ class Session:
         self._calls: Calls | None = None
         self._feed: FeedThread | None = None
         self._watch: JobWatch | None = None
+        self._figures: ProcessFigures | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
         tell_of_forks(self)
@@ -106,6 +108,15 @@ class Session:
             if self._watch is None or not self._watch.is_of_this_process:
                 self._watch = JobWatch(reader.jobs_ended)
             return self._watch
+
+    @property
+    def figures(self) -> ProcessFigures:
+        """What this process does, counted from the first time that somebody asks for it."""
+        with self._opening:
+            if self._figures is None:
+                self._figures = ProcessFigures()
+                self.observers.add(self._figures, turns=self._figures.add_turn)
+            return self._figures
 
     @property
     def runs(self) -> Runs:

@@ -18,6 +18,7 @@ _COMMANDS = {
         "demo",
         "enqueue",
         "gates",
+        "metrics",
         "policy",
         "queues",
         "run",

@@ -72,6 +72,7 @@ class HttpApi:
         limits: HttpLimits,
     ) -> None:
         self._session = session
+        self._figures = session.figures  # counted from here on
         self._door = Door(session, limits)
         self._find_principal = find_principal or self._of_token
         self._hosts = frozenset(one.lower() for one in hosts)

@@ -56,7 +56,7 @@ class Endpoint(Struct, frozen=True):
 
     ``makes`` says how many jobs a body makes; what is ``always`` answered is so however much there is to do. With
     ``lines`` the body is JSON Lines, of which each is a ``body``; with ``streams`` so is the answer. What answers `bytes` is
-    sent as it is, for no browser to show.
+    sent as it is, for no browser to show, or as its ``media_type``.
     """
 
     method: str
@@ -72,6 +72,7 @@ class Endpoint(Struct, frozen=True):
     streams: bool = False
     makes: Callable[[Any], int] = no_jobs
     always: bool = False
+    media_type: str = "application/octet-stream"
 
     @property
     def has_items(self) -> bool:
@@ -87,7 +88,7 @@ class Endpoint(Struct, frozen=True):
     def gives(self) -> str:
         """The media type of its answer."""
         if self.answers is bytes:
-            return "application/octet-stream"
+            return self.media_type
         return JSON_LINES if self.streams else "application/json"
 
     @property

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from perdure.app.metrics import CONTENT_TYPE, check_metrics_extra, metrics_of
 from perdure.app.surface import gate_control, queue_control
 from perdure.app.surface.gate_control import GateAnswer
 from perdure.app.surface.queue_control import QueueAnswer
@@ -162,6 +163,12 @@ def show_stats(call: HttpCall) -> HttpAnswer:
     return HttpAnswer(Stats(reader.depths(), reader.flows(), reader.deaths()))
 
 
+def show_metrics(call: HttpCall) -> HttpAnswer:
+    """Show the metrics of the store and of this process, for Prometheus."""
+    check_metrics_extra("/metrics")
+    return HttpAnswer(metrics_of(call.session))
+
+
 def list_deeds(call: HttpCall) -> HttpAnswer:
     """List the audit log, newest first."""
     query: LogQuery = call.query
@@ -187,6 +194,7 @@ ENDPOINTS = (
     Endpoint("GET", "/api/workers", list_workers, _READ_ALL, WorkerList),
     Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, ScheduleList),
     Endpoint("GET", "/api/stats", show_stats, _READ_ALL, Stats),
+    Endpoint("GET", "/metrics", show_metrics, _READ_ALL, bytes, media_type=CONTENT_TYPE),
     Endpoint("GET", "/api/audit-log", list_deeds, _READ_ALL, AuditLog, query=LogQuery),
 )  # fmt: skip
 
