@@ -131,6 +131,8 @@ def test_the_commands_are_these():
         "captures",
         "captures list",
         "captures show",
+        "config",
+        "config show",
         "db",
         "db status",
         "db upgrade",

@@ -13,6 +13,7 @@ _COMMANDS = {
     for name in (
         "audit",
         "captures",
+        "config",
         "db",
         "dead",
         "demo",
