@@ -15,6 +15,7 @@ from tests.house.walkthrough import FILE_NAME, Walk, steps
 
 PAGES = [
     "howto-enqueueing.md",
+    "howto-doctor.md",
     "howto-frameworks.md",
     "howto-policies.md",
     "howto-settings.md",

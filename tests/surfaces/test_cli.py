@@ -148,6 +148,7 @@ def test_the_commands_are_these():
         "dead show",
         "dead stop",
         "demo",
+        "doctor",
         "enqueue",
         "gates",
         "gates hold",

@@ -81,7 +81,9 @@ def test_every_setting_says_where_it_comes_from(module, monkeypatch):
     Path("perdure.toml").write_text("grace_s = 5\n")
     monkeypatch.setenv("PERDURE_POLL_S", "0.5")
     shown = show("--origin", "--store", "sqlite:///typed.db")
-    told = dict(re.findall(r"^(\w+) .*?((?:default|variable|option|grace_s in).*)$", shown, re.MULTILINE))
+    told = dict(
+        re.findall(r"^(\w+) .*?((?:default|variable|option|grace_s in).*)$", shown, re.MULTILINE)
+    )
     assert told["store"] == "option store"
     assert told["grace_s"] == "grace_s in perdure.toml"
     assert told["poll_s"] == "variable PERDURE_POLL_S"

@@ -17,6 +17,7 @@ _COMMANDS = {
         "db",
         "dead",
         "demo",
+        "doctor",
         "enqueue",
         "gates",
         "policy",
