@@ -13,11 +13,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from perdure.app import load_session
+from perdure.app import load_pipeline, load_session
 from perdure.app.settings import Settings
 from perdure.config import SETTINGS
 from perdure.model.errors import ConfigError
 from perdure.surfaces.cli.root import cli
+from perdure.surfaces.cli.run import _worker
 from perdure.surfaces.cli.worker import Described, description
 from tests.engine.kit import until
 
@@ -150,3 +151,12 @@ def test_a_worker_and_its_row_go_by_the_names_of_the_application(module):
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     session.close()
+
+
+def test_a_run_lets_its_worker_log_what_somebody_asks_for_and_else_only_errors(module, monkeypatch):
+    pipe = load_pipeline(f"{module}:pipe")[2]
+    assert _worker("x:app", pipe, None)[-4:] == ["--concurrency", "3", "--log-level", "ERROR"]
+    Path("perdure.toml").write_text('log_level = "info"\n')
+    monkeypatch.delitem(sys.modules, module)
+    pipe = load_pipeline(f"{module}:pipe")[2]
+    assert _worker("x:app", pipe, 5)[-4:] == ["--concurrency", "5", "--log-level", "INFO"]
