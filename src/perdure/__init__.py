@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from perdure.app.dead_letters import DeadLetters, Redrive
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
+    from perdure.app.settings import Alias, Settings, load_settings
     from perdure.engine.attempt.context import Context
     from perdure.engine.batch.report import Report
     from perdure.engine.enqueue import Item
@@ -62,6 +63,7 @@ if _typing.TYPE_CHECKING:
     from perdure.rules.matchers import Match
     from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
     from perdure.rules.vocabulary import Vocabulary
+    from perdure.setting_values import Setting
 else:  # a type checker that saw this would take every name for one of ours
 
     def __getattr__(name: str) -> object:
@@ -84,6 +86,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "Alias",
     "AnswerError",
     "App",
     "AppNotFound",
@@ -145,6 +148,8 @@ __all__ = [
     "RunView",
     "SchemaMismatch",
     "Scope",
+    "Setting",
+    "Settings",
     "Snooze",
     "Spread",
     "StageError",
@@ -162,6 +167,7 @@ __all__ = [
     "WindowSettings",
     "WorkerDead",
     "basic_gate",
+    "load_settings",
 ]
 
 # Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
@@ -170,6 +176,7 @@ _NAMES = {
     "perdure.app.dead_letters": "DeadLetters Redrive",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
+    "perdure.app.settings": "Alias Settings load_settings",
     "perdure.engine.attempt.context": "Context",
     "perdure.engine.batch.report": "Report",
     "perdure.engine.enqueue": "Item",
@@ -196,5 +203,6 @@ _NAMES = {
     "perdure.rules.matchers": "Match",
     "perdure.rules.policy": "Action HintMode Hints Policy Profile Rule Scope",
     "perdure.rules.vocabulary": "Vocabulary",
+    "perdure.setting_values": "Setting",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure import StageError, checks
+from perdure import App, StageError, checks
 from perdure.model.errors import UnknownName
 from perdure.model.limits import CAPTURE_BYTES_MAX
 from perdure.model.nouns import replace
@@ -248,7 +248,10 @@ def test_the_setting_says_for_how_long(app, monkeypatch, setting, kept):
     assert kept_for(ref) == kept
     if setting is not None:
         monkeypatch.setenv("PERDURE_CAPTURE_KEPT_S", str(setting))
-    assert kept_for(pipe.call("return").job) == kept
+    later = App(app.url)  # settings are read when an app is made
+    called = later.pipeline("p", later.stage(acts.takes)).call("return")
+    assert kept_for(called.job) == kept
+    later.close()
 
 
 def test_a_worker_lets_go_of_what_has_been_kept_for_long_enough(app):

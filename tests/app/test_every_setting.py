@@ -6,11 +6,13 @@ length of time, time is pushed.
 
 import logging
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from perdure import App
 from perdure.app import open_store as open_configured
@@ -21,11 +23,12 @@ from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
 from perdure.engine.worker.worker import Worker
-from perdure.model.errors import CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
+from perdure.model.errors import CallerError, CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
 from perdure.stores.opening import open_store
+from perdure.surfaces.cli.serve import serve
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import failure, success
 from perdure.testing.store_contract.fresh_store import DEED, target
@@ -231,6 +234,19 @@ def what_is_logged(ground: Ground) -> object:
         log.handlers[:], log.level, log.propagate = before
 
 
+def where_a_server_listens(ground: Ground) -> object:
+    """Said by a refusal: its port is taken, or it is reached from elsewhere and the store has no token."""
+    (ground.folder / "listening.py").write_text(
+        "import perdure\napp = perdure.App('sqlite:///work.db')\n"
+    )
+    ground.monkeypatch.delitem(sys.modules, "listening", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = CliRunner().invoke(serve, ["listening:app", "--port", port])
+    assert isinstance(done.exception, CallerError)
+    return "has no token" in str(done.exception)
+
+
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
     "connections": ("1", "2", while_one_connection_is_lent),
@@ -250,6 +266,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
+    "serve_host": ("127.0.0.1", "0.0.0.0", where_a_server_listens),
 }
 
 

@@ -13,7 +13,14 @@ from tests.house.markdown import fences
 from tests.house.tree import ROOT
 from tests.house.walkthrough import FILE_NAME, Walk, steps
 
-PAGES = ["howto-enqueueing.md", "howto-frameworks.md", "howto-policies.md", "howto-testing.md"]
+PAGES = [
+    "howto-enqueueing.md",
+    "howto-doctor.md",
+    "howto-frameworks.md",
+    "howto-policies.md",
+    "howto-settings.md",
+    "howto-testing.md",
+]
 
 # Calls each stage of the page twice: a server that stands for its provider answers, and then fails.
 ASK_ALL = """

@@ -29,7 +29,18 @@ from perdure.model.runs import RunCounts
 from perdure.model.views import PayloadView, Preview
 
 EXAMPLES = Path(__file__).with_name("examples")
-SECTIONS = ("app", "stages", "jobs", "runs", "dead", "policies", "gates", "changes", "errors")
+SECTIONS = (
+    "app",
+    "stages",
+    "jobs",
+    "runs",
+    "dead",
+    "policies",
+    "gates",
+    "changes",
+    "settings",
+    "errors",
+)
 
 # What callers are given and never make: where it comes from stands in place of a constructor.
 GIVEN: dict[type, str] = {
@@ -39,6 +50,7 @@ GIVEN: dict[type, str] = {
     perdure.DeadLetters: "`App.dead`",
     perdure.Redrive: "`DeadLetters.redrive` and the methods of `Jobs`",
     perdure.Listener: "`App.follow`",
+    perdure.Settings: "`load_settings` and `App.settings`",
     Jobs: "`App.jobs`",
     EmbeddedWorker: "`App.working`",
 }
@@ -47,7 +59,7 @@ VALUES = (BulkView, Fed, PayloadView, Preview, RedrivePreview, RunCounts)
 # Called by the engine, on values that it alone has.
 INSIDE = {
     "Item.options", "Listener.fail", "Listener.hand", "Listener.has_room",
-    "Match.fits", "Match.is_by_status_alone", "Vocabulary.meaning_of",
+    "Match.fits", "Match.is_by_status_alone", "Settings.with_given", "Vocabulary.meaning_of",
 }  # fmt: skip
 LINKS = {
     "Kind": "[Failure kinds](kinds.md) says what each of them means.",

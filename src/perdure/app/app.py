@@ -13,9 +13,9 @@ from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
 from perdure.app.session.session import Session
+from perdure.app.settings import Settings, load_settings
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
-from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import DeclaredUpstream, upstream_limits
@@ -39,7 +39,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class App:
     """Stages, pipelines and the store that keeps their jobs.
 
-    ``store`` is a URL; without one it is PERDURE_STORE, else ``perdure.db`` beside you. With ``read_only`` the store
+    ``store`` is a URL; without one it is PERDURE_STORE, the ``store`` of perdure.toml, or ``perdure.db`` beside you.
+    ``settings`` are those of `load_settings`, for an application that has names of its own for them; without any they
+    are read now, from perdure.toml beside you and the environment. With ``read_only`` the store
     must be there, and whatever would write to it is refused: for old files and backups, and for eyes only.
     """
 
@@ -49,11 +51,16 @@ class App:
         *,
         observers: Iterable[Observer] = (),
         read_only: bool = False,
+        settings: Settings | None = None,
     ) -> None:
+        if settings is not None:
+            instance("settings of an App", settings, Settings)
+        found = (settings or load_settings()).with_given({"store": store})
         self._session = Session(
-            urls.settled_url(load(store=store).store),
+            urls.settled_url(found.config.store),
             Observers([log_event, *observers]),
             read_only=read_only,
+            settings=found,
         )
         self._stages: dict[Callable[..., Any], Stage] = {}
         self._pipelines: dict[str, Pipeline] = {}
@@ -249,6 +256,11 @@ class App:
         """The URL of the store."""
         return self._session.url
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force, and where each comes from."""
+        return self._session.settings
+
     def ready(self) -> None:
         """Connect to the store, and give every pipeline that is declared by now its place in it.
 
@@ -278,7 +290,8 @@ class App:
                 "a worker inside this process is this one process; for more of them, start beside it: "
                 "perdure worker APP --processes N"
             )
-        config = load(store=self.url, concurrency=concurrency, **tuning)
+        given = {"store": self.url, "concurrency": concurrency, **tuning}
+        config = self.settings.with_given(given).config
         return EmbeddedWorker(self._session, config, queues=queues, categories=categories)
 
     @contextmanager

@@ -363,14 +363,14 @@ def _check_returns(name: str, call: object) -> None:
 
     What a stage calls elsewhere is not seen here, and is refused when it is called.
     """
-    if any("complete" in code.co_names and _has_word(code, "within") for code in _codes(call)):
+    if any("complete" in code.co_names and has_word(code, "within") for code in codes_in(call)):
         raise ConfigError(
             f"stage {name!r} has process=True and calls complete(within=...), but a child process has no "
             "way to the store; declare it without process=True, or let the next stage write the rows"
         )
 
 
-def _codes(call: object) -> Iterator[CodeType]:
+def codes_in(call: object) -> Iterator[CodeType]:
     """The code of a function, and of those that are defined in it."""
     left = [getattr(call, "__code__", None)]
     while left:
@@ -380,6 +380,6 @@ def _codes(call: object) -> Iterator[CodeType]:
             left += [one for one in code.co_consts if isinstance(one, CodeType)]
 
 
-def _has_word(code: CodeType, word: str) -> bool:
+def has_word(code: CodeType, word: str) -> bool:
     """Whether it passes an argument of this name: the names of a call's arguments are one constant."""
     return any(isinstance(one, tuple) and word in one for one in code.co_consts)

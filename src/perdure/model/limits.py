@@ -45,6 +45,7 @@ BODY_BYTES_READ_MAX = 65_536  # of an error body, looked through for codes and h
 HINT_S_MAX = 86_400.0  # a server asking for more than a day has a quota, not a rate
 TIMEOUT_S_MAX = 86_400.0  # a stage that runs for longer than a day should be several
 DELAY_S_MAX = 366 * 86_400.0  # no computed delay is longer than a year
+SETTINGS_FILE_BYTES_MAX = 1_048_576  # of a settings file; each setting is a line
 SCHEDULE_CHARS_MAX = 200  # a rule that a person can read
 PROCESSES_MAX = 128  # of one supervisor; a larger machine can have a second one
 SUSPECTS_TOGETHER_MAX = 16  # jobs sharing a child after one crash

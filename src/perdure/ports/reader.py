@@ -1,7 +1,7 @@
 """Plain reads.
 
 What each has to say is defined by the suite in `testing/store_contract/`: `reads.py`, `owner_lists.py`,
-`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`.
+`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Protocol
 
 from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
@@ -242,6 +243,10 @@ class Reader(Protocol):
 
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""
+        ...
+
+    def condition(self) -> StoreCondition:
+        """What the store says of itself and of the ground that it stands on; for a person, now and then."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import astuple, fields
 
 from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
@@ -317,6 +318,10 @@ class ModelReader(Reports):
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Dicts that nobody can reach are not damaged behind our back."""
         return []
+
+    def condition(self) -> StoreCondition:
+        """Dicts stand on nothing."""
+        return StoreCondition("dicts", (1,))
 
     def close(self) -> None:
         """There is nothing to disconnect from."""

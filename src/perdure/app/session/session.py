@@ -10,7 +10,7 @@ import threading
 from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
 from perdure.app.session.opening import open_store
-from perdure.config import load
+from perdure.app.settings import Settings, load_settings
 from perdure.engine.batch.runs import Runs
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.upstreams import Upstreams
@@ -40,8 +40,10 @@ class Session:
         opened: Opened | None = None,
         *,
         read_only: bool = False,
+        settings: Settings | None = None,
     ) -> None:
         self.url = url
+        self.settings = settings or load_settings()
         self.read_only = read_only
         self.observers = observers
         self.ids = Ids(SystemClock(), random.SystemRandom())
@@ -72,7 +74,10 @@ class Session:
         """The store, opened on first use."""
         with self._opening:
             if self._opened is None:
-                self._opened = open_store(self.url, read_only=self.read_only)
+                connections = self.settings.config.connections
+                self._opened = open_store(
+                    self.url, read_only=self.read_only, connections=connections
+                )
             return self._opened
 
     @property
@@ -80,7 +85,7 @@ class Session:
         """What the calls of this process share."""
         with self._opening:
             if self._calls is None or not self._calls.is_of_this_process:
-                config = load()
+                config = self.settings.config
                 self._calls = Calls(
                     clock=SystemClock(),
                     chance=random.SystemRandom(),
@@ -97,7 +102,7 @@ class Session:
         reader = self.opened.reader
         with self._opening:
             if self._feed is None or not self._feed.is_of_this_process:
-                self._feed = FeedThread(reader, poll_s=load().poll_s)
+                self._feed = FeedThread(reader, poll_s=self.settings.config.poll_s)
             return self._feed
 
     @property

@@ -9,7 +9,6 @@ from perdure.app.job_filters import dead_meant
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
-from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
@@ -49,8 +48,8 @@ def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> 
 
 def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     """A worker inside this process, for as long as the block lasts."""
-    config = load(store=session.url, concurrency=concurrency)
-    return EmbeddedWorker(session, config, queues=(), categories=())
+    settings = session.settings.with_given({"concurrency": concurrency}, given_as="option")
+    return EmbeddedWorker(session, settings.config, queues=(), categories=())
 
 
 def owner_rate(rate: str | None) -> tuple[int, float] | None:

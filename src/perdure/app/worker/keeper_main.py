@@ -39,7 +39,8 @@ def main() -> NoReturn:
     write_logs(form=kept_worker.log_format, level="WARNING")
     new = NewWorker(kept_worker.boot, kept_worker.name, Role.MAIN, kept_worker.ttl_s)
     try:
-        store = open_store(kept_worker.url, wait_s_max=max(kept_worker.ttl_s / 3, 0.1)).store
+        wait_s_max = max(kept_worker.ttl_s / 3, 0.1)
+        store = open_store(kept_worker.url, wait_s_max=wait_s_max, connections=1).store
         worker = store.add_worker(new)  # the same one, if a keeper before us has made it
     except StoreError as error:  # our host finds that out as well, and starts another one
         if aloud is not None:

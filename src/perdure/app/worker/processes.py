@@ -62,7 +62,7 @@ def work(
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
-    opened = open_store(session.url)
+    opened = open_store(session.url, connections=config.connections)
     if figures is not None:
         counting = ProcessFigures(cells_in(*figures))
         session.observers.add(counting, turns=counting.add_turn)
@@ -199,7 +199,8 @@ def _await_store(url: str, config: Config, observers: Observers) -> Store:
     give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
     while True:
         try:
-            return open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+            wait_s_max = max(config.lease_ttl_s / 3, 0.1)
+            return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
         except StoreUnavailable as away:
             if not away.may_pass or time.monotonic() + pause_s > give_up_at:
                 raise

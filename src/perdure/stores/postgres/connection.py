@@ -59,6 +59,11 @@ _SETTINGS = {
     "perdure.direct": "on",  # the mark
 }
 
+# Those of them that a pooler drops, as the server's own table has them.
+SETTINGS_ASKED = {
+    name: value.replace("\\ ", " ") for name, value in _SETTINGS.items() if "." not in name
+}
+
 # A half-open line is noticed within 15 seconds.
 _KEEPALIVE = {
     "keepalives": "1",

@@ -17,7 +17,7 @@ from perdure.app.surface.store_session import is_default_store
 from perdure.model.errors import CallerError, ConfigError
 from perdure.model.limits import PAGE_ROWS_MAX
 
-STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
+STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, perdure.toml, else perdure.db."
 
 _STORE = "perdure.store"
 _PASSWORD = "PASSWORD"  # noqa: S105 - what a person is to replace

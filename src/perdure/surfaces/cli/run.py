@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure.app import Pipeline, load_pipeline, settings_in_force
+from perdure.app import Pipeline, load_pipeline
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
@@ -206,7 +206,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
         failures=files.failures,
         retry_failed=chosen["retry_failed"],
         order="ended" if chosen["as_completed"] else "items",
-        grace_s=settings_in_force().grace_s,
+        grace_s=pipe._session.settings["grace_s"],
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
         knows=lambda elsewhere: description(pipe._session, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
@@ -300,11 +300,12 @@ def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str]:
-    config = settings_in_force(concurrency=concurrency)
-    level = os.environ.get("PERDURE_LOG_LEVEL", "ERROR")  # the panel tells the rest
+    settings = pipe._session.settings.with_given({"concurrency": concurrency}, given_as="option")
+    # The panel tells what a log would, unless somebody asks for more.
+    level = "ERROR" if settings.origin("log_level") == "default" else settings["log_level"]
     return [
         *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
-        "--concurrency", str(config.concurrency), "--log-level", level,
+        "--concurrency", str(settings["concurrency"]), "--log-level", level,
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ _GRACE_S = 10
 
 @click.command()
 @click.argument("app", metavar="APP")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--host", "serve_host", metavar="HOST", help="The address to listen at.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
@@ -59,7 +59,7 @@ _GRACE_S = 10
 @app_store_option
 def serve(
     app: str,
-    host: str,
+    serve_host: str | None,
     port: int,
     names: tuple[str, ...],
     worker: bool,
@@ -79,6 +79,7 @@ def serve(
 
     for_app(store)
     session = load_session(app)
+    host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
     session.make_ready()
     if host not in _LOOPBACK and not tokens(session):
         raise CallerError(
