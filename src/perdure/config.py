@@ -134,6 +134,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Least severe log level that is written.",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     ),
+    Setting(
+        "aliases",
+        str,
+        "",
+        "",
+        "Second names for fields in the JSON of commands, the HTTP API and the log: those of a vocabulary, as in gateway, "
+        "or name=alias, with commas between. Where an app is loaded, the vocabularies of its policies give theirs as well.",
+    ),
 )
 
 
@@ -159,6 +167,7 @@ class Config:
     retain_changes_s: float
     log_format: str
     log_level: str
+    aliases: str
 
     @property
     def keeps_tracebacks(self) -> bool:

@@ -26,6 +26,7 @@ from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.model.events import Event
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import instance
@@ -52,7 +53,7 @@ class App:
     ) -> None:
         self._session = Session(
             urls.settled_url(load(store=store).store),
-            Observers([log_event, *observers]),
+            Observers([self._log, *observers]),
             read_only=read_only,
         )
         self._stages: dict[Callable[..., Any], Stage] = {}
@@ -305,6 +306,9 @@ class App:
     def close(self) -> None:
         """Disconnect from the store. An app is not used up by that: what is asked of it later connects it again."""
         self._session.close()
+
+    def _log(self, event: Event) -> None:
+        log_event(event, self._session.aliases_of)
 
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
         if not callable(call):

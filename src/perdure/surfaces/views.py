@@ -5,18 +5,23 @@ internal detail. Operators at the command line see the same, and beside it all t
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from perdure.app.session.session import Session
+from perdure.app.surface.job_terms import JobTerms, job_terms
 from perdure.app.surface.store_session import Report
+from perdure.model.aliases import under_aliases
 from perdure.model.operations import BulkView, LoggedDeed, ScheduleView
 from perdure.model.runs import RunView, usd_text
 from perdure.model.states import State
 from perdure.model.views import AttemptView, CaptureView, DeadGroup, Errors, JobView
 from perdure.model.workers import WorkerView
+
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class ErrorShown(Struct, frozen=True):
@@ -35,19 +40,24 @@ class AttemptShown(Struct, frozen=True):
     number: int
     life: int
     status: str
-    started_at: datetime
-    ended_at: datetime
+    started_at: Moment
+    ended_at: Moment
     duration_s: float
     error: ErrorShown | None
     decision: str
-    next_run_at: datetime | None
+    next_run_at: Moment | None
     tokens_in: int
     tokens_out: int
     cost_usd: str
 
 
 class JobShown(Struct, frozen=True):
-    """A job. ``state`` is what is stored, ``view`` what people say: *retrying* and *scheduled* are views of queued."""
+    """A job. ``state`` is what is stored, ``view`` what people say: *retrying* and *scheduled* are views of queued.
+
+    ``attempts`` are those of this life, whatever each came to; ``failures`` those at this stage that count. At ``attempts_max``
+    of them the job fails; it is null where that is not known, because the app is not there that has the stage. ``retry_after_ms`` is how
+    long the job had to wait for ``next_run_at`` when it was queued.
+    """
 
     id: str
     pipeline: str
@@ -58,13 +68,17 @@ class JobShown(Struct, frozen=True):
     key: str | None
     request_id: str
     priority: int
-    starts: int
+    attempts: int
+    failures: int
+    attempts_max: int | None
     retries_manual: int
-    next_run_at: datetime | None
-    deadline_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
+    last_attempt_at: Moment | None
+    next_run_at: Moment | None
+    retry_after_ms: int | None
+    deadline_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    finished_at: Moment | None
     error: ErrorShown | None
 
 
@@ -78,8 +92,8 @@ class CaptureShown(Struct, frozen=True):
     media_type: str
     bytes_kept: int
     bytes_whole: int
-    saved_at: datetime
-    expires_at: datetime | None
+    saved_at: Moment
+    expires_at: Moment | None
 
 
 class RunCount(Struct, frozen=True):
@@ -103,9 +117,9 @@ class RunShown(Struct, frozen=True):
     why: str
     counts: RunCount
     cost_usd: str
-    created_at: datetime
-    sealed_at: datetime | None
-    ended_at: datetime | None
+    created_at: Moment
+    sealed_at: Moment | None
+    ended_at: Moment | None
 
 
 class ReportedRun(Struct, frozen=True):
@@ -117,8 +131,8 @@ class ReportedRun(Struct, frozen=True):
     owner: str
     status: str
     why: str
-    created_at: datetime
-    ended_at: datetime | None
+    created_at: Moment
+    ended_at: Moment | None
 
 
 class ReportedCounts(RunCount, frozen=True):
@@ -183,8 +197,8 @@ class LetterGroup(Struct, frozen=True):
     kind: str
     code: str
     count: int
-    first_at: datetime
-    last_at: datetime
+    first_at: Moment
+    last_at: Moment
     example_id: str
 
 
@@ -197,7 +211,7 @@ class BulkShown(Struct, frozen=True):
     done: int
     refused: int
     begun_by: str
-    begun_at: datetime
+    begun_at: Moment
     reason: str
     why: str
 
@@ -207,9 +221,9 @@ class WorkerShown(Struct, frozen=True):
 
     id: int
     name: str
-    started_at: datetime
-    seen_at: datetime
-    dead_at: datetime | None
+    started_at: Moment
+    seen_at: Moment
+    dead_at: Moment | None
 
 
 class ScheduleShown(Struct, frozen=True):
@@ -218,31 +232,48 @@ class ScheduleShown(Struct, frozen=True):
     name: str
     pipeline: str
     rule: str
-    next_at: datetime
-    last_at: datetime | None
+    next_at: Moment
+    last_at: Moment | None
     times: int
 
 
 class DeedShown(Struct, frozen=True):
     """A line of the audit log."""
 
-    at: datetime
+    at: Moment
     by: str
     verb: str
     subject: str
     reason: str
 
 
-def job_shown(job: JobView) -> JobShown:
+def job_shown(job: JobView, terms: JobTerms) -> JobShown:
     """A job as everybody sees it."""
+    whole = job.counters.plus(job.past)
+    waits = job.state is State.QUEUED and not job.ready and whole.starts > 0
     return JobShown(
         **_same(JobShown, job),
         view=job.shown_state,
-        starts=job.counters.starts + job.past.starts,
+        attempts=whole.starts,
+        failures=whole.failures if terms.in_all else job.counters.failures,
+        attempts_max=terms.attempts_max,
+        last_attempt_at=job.claimed_at,
         next_run_at=job.due_at if job.state is State.QUEUED else None,
+        retry_after_ms=_ms(job.due_at - job.updated_at) if waits else None,
         created_at=job.enqueued_at,
         error=_error(job.error_code, job.error_kind, job.error_message),
     )
+
+
+def job_answer(session: Session, job: JobView) -> Any:
+    """A job as everybody sees it, its fields under their second names, too."""
+    terms = job_terms(session, job)
+    return under_names(job_shown(job, terms), terms.aliases)
+
+
+def under_names(shown: Struct, aliases: Mapping[str, str]) -> Any:
+    """What is shown, its fields under their second names, too, where there are such."""
+    return under_aliases(msgspec.structs.asdict(shown), aliases) if aliases else shown
 
 
 def attempt_shown(attempt: AttemptView) -> AttemptShown:
@@ -311,14 +342,19 @@ def all_of(shown: Struct, kept: Struct) -> dict[str, Any]:
     return {**msgspec.to_builtins(shown), **plain}
 
 
-def all_of_job(job: JobView) -> dict[str, Any]:
+def all_of_job(session: Session, job: JobView) -> dict[str, Any]:
     """A job for operators."""
-    return {**all_of(job_shown(job), job), "shown_state": job.shown_state}
+    terms = job_terms(session, job)
+    plain = {**all_of(job_shown(job, terms), job), "shown_state": job.shown_state}
+    return under_aliases(plain, terms.aliases)
 
 
-def all_of_attempts(attempts: Sequence[AttemptView]) -> list[dict[str, Any]]:
-    """Attempts for operators."""
-    return [all_of(attempt_shown(one), one) for one in attempts]
+def all_of_attempts(
+    session: Session, job: JobView, attempts: Sequence[AttemptView]
+) -> list[dict[str, Any]]:
+    """The attempts of a job for operators."""
+    aliases = session.aliases_of(job.pipeline)
+    return [under_aliases(all_of(attempt_shown(one), one), aliases) for one in attempts]
 
 
 def all_of_run(run: RunView) -> dict[str, Any]:
@@ -337,6 +373,10 @@ def _same(kind: type[Struct], kept: Struct) -> Mapping[str, Any]:
     """What a view has under the same name as what is kept."""
     names = set(kept.__struct_fields__)
     return {name: getattr(kept, name) for name in kind.__struct_fields__ if name in names}
+
+
+def _ms(time: timedelta) -> int:
+    return max(0, round(time / timedelta(milliseconds=1)))
 
 
 def _error(code: str | None, kind: str | None, message: str | None) -> ErrorShown | None:

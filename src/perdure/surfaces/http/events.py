@@ -18,6 +18,7 @@ from perdure.app.session.session import Session
 from perdure.app.surface.serving import Listener
 from perdure.model.changes import Change, ChangePage
 from perdure.model.errors import CursorTooOld, PerdureError
+from perdure.surfaces.views import under_names
 
 BEAT_S = 15.0  # a line that says nothing, so that no one in between takes the stream for dead
 
@@ -82,7 +83,7 @@ async def stream(
                 yield b"event: reset\ndata: {}\n\n"
                 return
             if page.entries:
-                yield _page(page)
+                yield _page(session, page)
                 continue
             try:
                 async with asyncio.timeout_at(asked + BEAT_S):
@@ -99,11 +100,11 @@ def _listen(
     return lambda after: session.feed.listening(owner, after, wake)
 
 
-def _page(page: ChangePage) -> bytes:
+def _page(session: Session, page: ChangePage) -> bytes:
     """The cursor stands with the last event: who is cut off before it hears the whole page again."""
     last = len(page.entries) - 1
     return b"".join(
-        _event(one.kind.value, page.cursor if n == last else None, _encode(_shown(one)))
+        _event(one.kind.value, page.cursor if n == last else None, _encode(_shown(session, one)))
         for n, one in enumerate(page.entries)
     )
 
@@ -113,6 +114,7 @@ def _event(kind: str, cursor: str | None, data: bytes) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (id, kind.encode(), data)
 
 
-def _shown(one: Change) -> EventShown:
+def _shown(session: Session, one: Change) -> Any:
     at = one.changed_at.isoformat().replace("+00:00", "Z")
-    return EventShown(one.kind.value, at, one.id, one.pipeline, one.stage, one.state, one.status)
+    shown = EventShown(one.kind.value, at, one.id, one.pipeline, one.stage, one.state, one.status)
+    return under_names(shown, session.aliases_of(one.pipeline))

@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -23,7 +24,8 @@ from perdure.surfaces.views import (
     JobShown,
     attempt_shown,
     capture_shown,
-    job_shown,
+    job_answer,
+    under_names,
 )
 
 WAIT_S_MAX = 60.0
@@ -162,8 +164,8 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     def answer(view: JobView) -> HttpAnswer:
         if wait_s and view.state in TERMINAL:
             applied = {"preference-applied": f"wait={wait_s:g}"}
-            return HttpAnswer(_result(view), 200, headers | applied)
-        return HttpAnswer(_result(view), 202, headers)
+            return HttpAnswer(_result(call, view), 200, headers | applied)
+        return HttpAnswer(_result(call, view), 202, headers)
 
     return AnswerLater(job, wait_s, answer) if wait_s else answer(job.view())
 
@@ -204,7 +206,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     if query.since is None:
         found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
         after = str(found[-1].no) if len(found) == query.limit else None
-        return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
+        return HttpAnswer(JobPage([job_answer(call.session, one) for one in found], active, after))
     if owner is None:
         raise Refused("bad_request", "changes are listed by owner; name one")
     since = _moment(moment) if moment else query.since
@@ -215,15 +217,21 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     if len(changed) == query.limit:
         last = changed[-1]
         after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
-    return HttpAnswer(JobPage([job_shown(one.job) for one in changed], active, after))
+    return HttpAnswer(
+        JobPage([job_answer(call.session, one.job) for one in changed], active, after)
+    )
 
 
 def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
-    attempts = call.session.opened.reader.attempts(job.no)
+    aliases = call.session.aliases_of(job.pipeline)
+    attempts = [
+        under_names(attempt_shown(one), aliases)
+        for one in call.session.opened.reader.attempts(job.no)
+    ]
     item = Raw(job.payload_json.encode())
-    return HttpAnswer(JobStory(job_shown(job), item, [attempt_shown(one) for one in attempts]))
+    return HttpAnswer(JobStory(job_answer(call.session, job), item, attempts))
 
 
 def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
@@ -231,8 +239,8 @@ def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
     job, wait_s = _seen(call), _wait_s(call)
     if wait_s and job.state not in TERMINAL:
         waiting = JobRef(job.id, False, call.session, call.principal.sees)
-        return AnswerLater(waiting, wait_s, _result_answer)
-    return _result_answer(job)
+        return AnswerLater(waiting, wait_s, partial(_result_answer, call))
+    return _result_answer(call, job)
 
 
 def list_captures(call: HttpCall) -> HttpAnswer:
@@ -255,14 +263,14 @@ def cancel_job(call: HttpCall) -> HttpAnswer:
     """Cancel a job; after this no new attempt of it starts."""
     job = _own(call)
     job.cancel(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(job_shown(job.view()))
+    return HttpAnswer(job_answer(call.session, job.view()))
 
 
 def run_job_now(call: HttpCall) -> HttpAnswer:
     """Let a job that waits be due now."""
     job = _own(call)
     job.run_now(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(job_shown(job.view()))
+    return HttpAnswer(job_answer(call.session, job.view()))
 
 
 def retry_job(call: HttpCall) -> HttpAnswer:
@@ -277,7 +285,7 @@ def retry_job(call: HttpCall) -> HttpAnswer:
         by=call.principal.name,
         **corrected,
     )
-    return HttpAnswer(Retried(job_shown(job.view()), stage, body.dry_run))
+    return HttpAnswer(Retried(job_answer(call.session, job.view()), stage, body.dry_run))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
@@ -348,12 +356,12 @@ def _wait_s(call: HttpCall) -> float:
     return 0.0 if found is None else min(float(found[1]), WAIT_S_MAX)
 
 
-def _result_answer(job: JobView) -> HttpAnswer:
+def _result_answer(call: HttpCall, job: JobView) -> HttpAnswer:
     if job.state not in TERMINAL:
         raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
-    return HttpAnswer(_result(job))
+    return HttpAnswer(_result(call, job))
 
 
-def _result(job: JobView) -> JobResult:
+def _result(call: HttpCall, job: JobView) -> JobResult:
     result = None if job.result_json is None else Raw(job.result_json.encode())
-    return JobResult(job_shown(job), result)
+    return JobResult(job_answer(call.session, job), result)

@@ -18,7 +18,14 @@ from perdure.model.runs import RunView
 from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused, blame_caller
-from perdure.surfaces.views import ErrorShown, RunReport, RunShown, report_shown, run_shown
+from perdure.surfaces.views import (
+    ErrorShown,
+    RunReport,
+    RunShown,
+    report_shown,
+    run_shown,
+    under_names,
+)
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -213,4 +220,5 @@ def _results(run: Run) -> Iterator[RunResult]:
         error = None
         if not one.ok:
             error = ErrorShown(one.error_code or "", one.error_kind or "", one.error or "")
-        yield RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
+        shown = RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
+        yield under_names(shown, one.aliases)
