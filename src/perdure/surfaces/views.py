@@ -250,7 +250,7 @@ class DeedShown(Struct, frozen=True):
 def job_shown(job: JobView, terms: JobTerms) -> JobShown:
     """A job as everybody sees it."""
     whole = job.counters.plus(job.past)
-    waits = job.state is State.QUEUED and not job.ready and whole.starts > 0
+    waits = job.state is State.QUEUED and not job.ready and job.claimed_at is not None
     return JobShown(
         **_same(JobShown, job),
         view=job.shown_state,

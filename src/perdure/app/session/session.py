@@ -26,6 +26,7 @@ from perdure.engine.upkeep.schedules import Schedule
 from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.rules.field_checks import check_aliases, nearest
+from perdure.rules.policy import Policy
 from perdure.rules.vocabulary import VOCABULARIES
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened, refusal_to_write
@@ -52,6 +53,7 @@ class Session:
         self.upstreams = Upstreams()
         self.laid_pipelines: dict[str, LaidPipeline] = {}
         self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
+        self.sync_policies: dict[str, Policy] = {}  # of pipelines that a server may call
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
         self._opened = opened

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
 from traceback import walk_tb
 from typing import Any
 
+from perdure.app.calling.calls import terms_of
 from perdure.app.job_filters import dead_meant
+from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
@@ -15,6 +18,7 @@ from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
+from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
 from perdure.rules.redact import safe_line
 
@@ -22,6 +26,7 @@ __all__ = [
     "TRACEBACK",
     "Item",
     "Listener",
+    "begin_call",
     "discard_letters",
     "owner_rate",
     "pipeline_named",
@@ -38,6 +43,35 @@ def pipeline_named(session: Session, name: str) -> Pipeline:
     if laid is None:
         raise UnknownName(f"no pipeline {name!r} here")
     return Pipeline(session, laid)
+
+
+def begin_call(
+    session: Session,
+    pipe: Pipeline,
+    item: Any,
+    *,
+    wait_s: float,
+    owner: str,
+    key: str | None,
+    request_id: str,
+) -> tuple[JobRef, Future[Called]]:
+    """Have a job done in this process, on the loop that the app keeps for calls: the job, which is stored by now, and what comes of it.
+
+    So no stage holds up the server's own loop, and no thread of the server's waits.
+    """
+    begun: Future[str] = Future()
+    terms = terms_of(session.sync_policies[pipe.name], wait_s, OnLost.HAND_OVER)
+    over = session.calls.send(
+        lambda: pipe._make_call(
+            item, terms, owner=owner, key=key, request_id=request_id, begun=begun.set_result
+        )
+    )
+    over.add_done_callback(lambda _: begun.cancel())  # does nothing where it has begun
+    try:
+        return JobRef(begun.result(), True, session, owner), over
+    except CancelledError:
+        over.result()  # says why it could not begin
+        raise
 
 
 def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> BulkView:

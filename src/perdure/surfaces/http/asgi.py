@@ -5,9 +5,11 @@ what was checked; whatever is raised becomes a problem of `problems.py`. Handler
 a body that comes slowly holds no connection to the store.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -21,11 +23,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from perdure.app.job_refs import Called
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.app.surface.serving import trace_of
 from perdure.model.access import AccessScope, Principal
-from perdure.model.errors import JobUnfinished, PerdureError, StoreError
+from perdure.model.errors import JobUnfinished, NoResult, PerdureError, StoreError
 from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
@@ -118,6 +121,7 @@ class HttpApi:
                         _query(request, endpoint.query),
                         body,
                         {one: request.headers[one] for one in _HANDED if one in request.headers},
+                        self._door.may_wait,
                     )
                     answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
@@ -137,11 +141,15 @@ class HttpApi:
 
     async def _ended(self, later: AnswerLater) -> JobView:
         """The job when it has ended, or as it is when the wait is over, or when too many wait already."""
+        until = asyncio.get_running_loop().time() + later.wait_s
         with self._door.waiting() as may_wait:
+            if later.called is not None and await _is_settled(later.called, may_wait=may_wait):
+                return await later.job.view_async()
             if not may_wait:
                 return await later.job.view_async()
             try:
-                return await later.job.wait_async(wait_s=later.wait_s)
+                left_s = until - asyncio.get_running_loop().time()
+                return await later.job.wait_async(wait_s=max(0.0, left_s))
             except JobUnfinished:
                 return await later.job.view_async()
 
@@ -281,6 +289,18 @@ def api_of(
     served = Starlette(routes=api.routes, exception_handlers={HTTPException: api.refuse})
     served.router.redirect_slashes = False  # what is answered goes through the checks above
     return served
+
+
+async def _is_settled(called: Future[Called], *, may_wait: bool) -> bool:
+    """Wait for a call to end; whether its job has, or was handed over to a worker. Otherwise it is an earlier one's, under the same key."""
+    if not may_wait:
+        called.cancel()  # which hands it over
+        return True
+    try:
+        over = await asyncio.wrap_future(called)
+    except NoResult:
+        return True
+    return over.done or over.handed_over
 
 
 def _request_id(request: Request) -> str:

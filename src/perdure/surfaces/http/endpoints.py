@@ -1,11 +1,12 @@
 """What an endpoint is: one row, from which the router, the check of scopes, the reading of a request and OpenAPI are made."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from msgspec import Struct
 
-from perdure.app.job_refs import JobRef
+from perdure.app.job_refs import Called, JobRef
 from perdure.app.session.session import Session
 from perdure.model.access import AccessScope, Principal
 from perdure.model.views import JobView
@@ -19,7 +20,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HttpCall(Struct, frozen=True):
-    """A request that was let in: whose it is, and what it asks for, read and checked."""
+    """A request that was let in: whose it is, and what it asks for, read and checked; and whether there is room for one more that waits."""
 
     session: Session
     principal: Principal
@@ -28,6 +29,7 @@ class HttpCall(Struct, frozen=True):
     query: Any
     body: Any
     headers: Mapping[str, str]
+    may_wait: bool = True
 
 
 class HttpAnswer(Struct, frozen=True):
@@ -39,11 +41,15 @@ class HttpAnswer(Struct, frozen=True):
 
 
 class AnswerLater(Struct, frozen=True):
-    """What is answered when a job has ended, or when ``wait_s`` are over; nobody's thread waits for it."""
+    """What is answered when a job has ended, or when ``wait_s`` are over; nobody's thread waits for it.
+
+    ``called`` is what comes of it where it is done in this process.
+    """
 
     job: JobRef
     wait_s: float
     then: Callable[[JobView], HttpAnswer]
+    called: Future[Called] | None = None
 
 
 def no_jobs(body: Any) -> int:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
-from perdure.app.surface.serving import TRACEBACK, Item, pipeline_named
+from perdure.app.surface.serving import TRACEBACK, Item, begin_call, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
@@ -148,18 +148,22 @@ class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
 def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
-    key = call.headers.get("idempotency-key", body.key)
-    job = pipeline_asked(call, body.pipeline).enqueue(
-        body.item,
-        owner=call.principal.owner,
-        key=key,
-        priority=body.priority,
-        run_at=body.run_at,
-        deadline_s=body.deadline_s,
-        request_id=call.request_id,
-    )
+    pipe, wait_s, called = pipeline_asked(call, body.pipeline), _wait_s(call), None
+    whose: dict[str, Any] = {
+        "owner": call.principal.owner,
+        "key": call.headers.get("idempotency-key", body.key),
+        "request_id": call.request_id,
+    }
+    if wait_s and call.may_wait and _is_called(call, body):
+        job, called = begin_call(call.session, pipe, body.item, wait_s=wait_s, **whose)
+    else:
+        own: dict[str, Any] = {
+            "priority": body.priority,
+            "run_at": body.run_at,
+            "deadline_s": body.deadline_s,
+        }
+        job = pipe.enqueue(body.item, **whose, **own)
     headers = {"location": f"/api/jobs/{job.id}"}
-    wait_s = _wait_s(call)
 
     def answer(view: JobView) -> HttpAnswer:
         if wait_s and view.state in TERMINAL:
@@ -167,7 +171,7 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
             return HttpAnswer(_result(call, view), 200, headers | applied)
         return HttpAnswer(_result(call, view), 202, headers)
 
-    return AnswerLater(job, wait_s, answer) if wait_s else answer(job.view())
+    return AnswerLater(job, wait_s, answer, called) if wait_s else answer(job.view())
 
 
 def create_jobs(call: HttpCall) -> HttpAnswer:
@@ -312,6 +316,12 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
         return pipeline_named(call.session, name)
     except UnknownName:
         raise Refused("not_found", f"there is no pipeline {name!r} here") from None
+
+
+def _is_called(call: HttpCall, body: JobAsked) -> bool:
+    """Whether a job is done in this process: its pipeline says so, and its maker has asked for nothing that only the queue has."""
+    asks_nothing = (body.priority, body.run_at, body.deadline_s) == (0, None, None)
+    return asks_nothing and body.pipeline in call.session.sync_policies
 
 
 def _seen_wholly(call: HttpCall) -> JobView:

@@ -109,10 +109,15 @@ class Door:
         finally:
             self._inside[what] -= 1
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether there is room for one more that waits for its job."""
+        return self._inside["waits"] < self._limits.waits_max
+
     @contextmanager
     def waiting(self) -> Iterator[bool]:
         """Whether one more may wait for its job."""
-        room = self._inside["waits"] < self._limits.waits_max
+        room = self.may_wait
         self._inside["waits"] += room
         try:
             yield room
