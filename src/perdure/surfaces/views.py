@@ -4,12 +4,12 @@ Names are in snake_case, moments RFC 3339 in UTC, money a decimal text. What is 
 internal detail. Operators at the command line see the same, and beside it all that is kept (`all_of`).
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from perdure.app.session.session import Session
 from perdure.app.surface.job_terms import JobTerms, job_terms
@@ -18,10 +18,8 @@ from perdure.model.aliases import under_aliases
 from perdure.model.operations import BulkView, LoggedDeed, ScheduleView
 from perdure.model.runs import RunView, usd_text
 from perdure.model.states import State
-from perdure.model.views import AttemptView, CaptureView, DeadGroup, Errors, JobView
+from perdure.model.views import AttemptView, CaptureView, DeadGroup, Errors, Flow, JobView, Moment
 from perdure.model.workers import WorkerView
-
-Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class ErrorShown(Struct, frozen=True):
@@ -52,7 +50,7 @@ class AttemptShown(Struct, frozen=True):
 
 
 class JobShown(Struct, frozen=True):
-    """A job. ``state`` is what is stored, ``view`` what people say: *retrying* and *scheduled* are views of queued.
+    """A job. ``state`` is what is stored, ``view`` what people say: *retrying*, *scheduled* and *held* are views of queued.
 
     ``attempts`` are those of this life, whatever each came to; ``failures`` those at this stage that count. At ``attempts_max``
     of them the job fails; it is null where that is not known, because the app is not there that has the stage. ``retry_after_ms`` is how
@@ -237,6 +235,24 @@ class ScheduleShown(Struct, frozen=True):
     times: int
 
 
+class FlowShown(Struct, frozen=True):
+    """What has happened in a stage since the store was made; these numbers never fall."""
+
+    pipeline: str
+    stage: str
+    created: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    revived: int
+    attempts: int
+    retries: int
+    waits: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: str
+
+
 class DeedShown(Struct, frozen=True):
     """A line of the audit log."""
 
@@ -247,13 +263,13 @@ class DeedShown(Struct, frozen=True):
     reason: str
 
 
-def job_shown(job: JobView, terms: JobTerms) -> JobShown:
-    """A job as everybody sees it."""
+def job_shown(job: JobView, terms: JobTerms, *, held: bool = False) -> JobShown:
+    """A job as everybody sees it; one that could run is ``held`` where its gate lets nothing pass."""
     whole = job.counters.plus(job.past)
     waits = job.state is State.QUEUED and not job.ready and job.claimed_at is not None
     return JobShown(
         **_same(JobShown, job),
-        view=job.shown_state,
+        view="held" if held and job.shown_state == "queued" else job.shown_state,
         attempts=whole.starts,
         failures=whole.failures if terms.in_all else job.counters.failures,
         attempts_max=terms.attempts_max,
@@ -267,8 +283,23 @@ def job_shown(job: JobView, terms: JobTerms) -> JobShown:
 
 def job_answer(session: Session, job: JobView) -> Any:
     """A job as everybody sees it, its fields under their second names, too."""
-    terms = job_terms(session, job)
-    return under_names(job_shown(job, terms), terms.aliases)
+    return job_answers(session, [job])[0]
+
+
+def job_answers(session: Session, jobs: Sequence[JobView]) -> list[Any]:
+    """Jobs as everybody sees them, their fields under their second names, too."""
+    return [under_names(shown, terms.aliases) for _, shown, terms in _shown(session, jobs)]
+
+
+def _shown(
+    session: Session, jobs: Sequence[JobView]
+) -> Iterator[tuple[JobView, JobShown, JobTerms]]:
+    """Jobs with what the app and the gates say of them; the gates are asked once for all."""
+    lanes = {one.lane for one in jobs if one.state is State.QUEUED and one.ready}
+    held = session.opened.reader.held_lanes(lanes) if lanes else ()
+    for job in jobs:
+        terms = job_terms(session, job)
+        yield job, job_shown(job, terms, held=job.lane in held), terms
 
 
 def under_names(shown: Struct, aliases: Mapping[str, str]) -> Any:
@@ -328,6 +359,11 @@ def schedule_shown(one: ScheduleView) -> ScheduleShown:
     return ScheduleShown(one.name, one.pipeline, one.spec, one.next_at, one.ticked_at, one.ticks)
 
 
+def flow_shown(flow: Flow) -> FlowShown:
+    """What has happened in a stage."""
+    return FlowShown(**_same(FlowShown, flow), cost_usd=usd_text(flow.cost_nusd))
+
+
 def deed_shown(deed: LoggedDeed) -> DeedShown:
     """A line of the audit log."""
     return DeedShown(deed.done_at, deed.by_whom, deed.verb, deed.subject, deed.reason)
@@ -344,9 +380,15 @@ def all_of(shown: Struct, kept: Struct) -> dict[str, Any]:
 
 def all_of_job(session: Session, job: JobView) -> dict[str, Any]:
     """A job for operators."""
-    terms = job_terms(session, job)
-    plain = {**all_of(job_shown(job, terms), job), "shown_state": job.shown_state}
-    return under_aliases(plain, terms.aliases)
+    return all_of_jobs(session, [job])[0]
+
+
+def all_of_jobs(session: Session, jobs: Sequence[JobView]) -> list[dict[str, Any]]:
+    """Jobs for operators."""
+    return [
+        under_aliases({**all_of(shown, job), "shown_state": shown.view}, terms.aliases)
+        for job, shown, terms in _shown(session, jobs)
+    ]
 
 
 def all_of_attempts(

@@ -6,7 +6,7 @@ and a feed of its own.
 
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from perdure.app.calling.calls import Calls
@@ -56,6 +56,7 @@ class Session:
         self.sync_policies: dict[str, Policy] = {}  # of pipelines that a server may call
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
+        self.workers_here: list[Callable[[], str]] = []  # why each in this process claims nothing
         self._opened = opened
         self._calls: Calls | None = None
         self._feed: FeedThread | None = None
@@ -71,6 +72,7 @@ class Session:
         """
         self._opening = threading.Lock()
         self.ids = Ids(SystemClock(), random.SystemRandom())
+        self.workers_here = []
 
     @property
     def opened(self) -> Opened:

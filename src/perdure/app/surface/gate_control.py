@@ -21,7 +21,7 @@ from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LoggedDeed
-from perdure.model.views import LaneView
+from perdure.model.views import LaneView, Moment
 from perdure.rules.gate.gate import Gate, Step
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.window import Reading
@@ -87,18 +87,18 @@ class GateAnswer(Struct, frozen=True):
     credential: str | None
     reason: str
     cause: str | None
-    since_at: datetime | None
-    held_until: datetime | None
+    since_at: Moment | None
+    held_until: Moment | None
     until_person: bool
     probe_first: bool
-    probe_out_until: datetime | None
+    probe_out_until: Moment | None
     gap: int
     generation: int
     changed_by: str
     waiting: int
     upstreams: tuple[str, ...]
     held_by: str | None
-    now: datetime
+    now: Moment
     says: str
     rate_per_s: float | None
     paces: tuple[WorkerPace, ...]

@@ -17,7 +17,7 @@ from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.feed_listeners import Listener
-from perdure.model.errors import UnknownName
+from perdure.model.errors import StoreError, UnknownName
 from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
 from perdure.rules.redact import safe_line
@@ -31,6 +31,7 @@ __all__ = [
     "owner_rate",
     "pipeline_named",
     "trace_of",
+    "why_not_ready",
     "working",
 ]
 
@@ -79,6 +80,15 @@ def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> 
     meant, bulks = dead_meant(session, chosen), session.bulks
     bulk = bulks.begin_discard(meant, deed=deed, bulk_id=session.ids.next())
     return bulks.through(bulk, steps_max=_DISCARD_STEPS_MAX)
+
+
+def why_not_ready(session: Session) -> str:
+    """Why a server cannot serve, in a word: of the store, of its schema, or of the worker beside it; empty where it can."""
+    try:
+        session.opened.check_schema()
+    except StoreError as error:
+        return error.code
+    return next((why for check in session.workers_here if (why := check())), "")
 
 
 def working(session: Session, concurrency: int | None) -> EmbeddedWorker:

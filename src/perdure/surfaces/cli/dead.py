@@ -28,6 +28,7 @@ from perdure.surfaces.views import (
     all_of,
     all_of_attempts,
     all_of_job,
+    all_of_jobs,
     capture_shown,
     group_shown,
 )
@@ -61,9 +62,9 @@ def list_dead(
     """List dead letters, newest first."""
     with session_at(store, app) as session:
         found = DeadLetters(session).list(limit=limit, before=before, **chosen)
-    if as_json:
-        echo_json([all_of_job(session, job) for job in found])
-        return
+        if as_json:
+            echo_json(all_of_jobs(session, found))
+            return
     for job in found:
         click.echo(
             f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
@@ -111,10 +112,11 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         meant = job_named(session.opened.reader, job_id)
         job, attempts = DeadLetters(session).get_letter(meant.id)
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
+        plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
             {
-                **all_of_job(session, job),
+                **plain,
                 "attempts": all_of_attempts(session, job, attempts),
                 "captures": [all_of(capture_shown(one), one) for one in captures],
                 "deeds": deeds,
@@ -153,9 +155,9 @@ def retry_one(
         one = job_of(session, job_id)
         one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
         job = one.view()
-    if as_json:
-        echo_json(all_of_job(session, job))
-        return
+        if as_json:
+            echo_json(all_of_job(session, job))
+            return
     click.echo(f"{job.id} lives again: {job.shown_state} for stage {job.stage}, life {job.life}")
 
 

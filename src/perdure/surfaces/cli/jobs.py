@@ -22,7 +22,7 @@ from perdure.surfaces.cli.options import (
     store_option,
 )
 from perdure.surfaces.cli.tables import shorten, spent_words
-from perdure.surfaces.views import all_of_attempts, all_of_job
+from perdure.surfaces.views import all_of_attempts, all_of_job, all_of_jobs
 
 _NUMBER_MAX = 2**63 - 1
 _CHARS_MAX = 200
@@ -68,9 +68,9 @@ def list_jobs(
         reader = session.opened.reader
         meant = jobs_listed(reader, states, chosen)
         found = reader.jobs(meant, limit=limit, before=before)
-    if as_json:
-        echo_json([all_of_job(session, job) for job in found])
-        return
+        if as_json:
+            echo_json(all_of_jobs(session, found))
+            return
     for job in found:
         error = f"  {job.error_kind}" if job.error_kind else ""
         click.echo(
@@ -96,10 +96,11 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         job = job_named(reader, job_id)
         attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
         payloads = reader.payloads(job.no)
+        plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
             {
-                **all_of_job(session, job),
+                **plain,
                 "attempts": all_of_attempts(session, job, attempts),
                 "deeds": deeds,
                 "payloads_before": [

@@ -13,7 +13,7 @@ from perdure.model.operations import BulkStatus, BulkView, Deed
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.jobs import JobPage
 from perdure.surfaces.http.problems import Refused, blame_caller
-from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_answer
+from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_answers
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -94,7 +94,7 @@ def list_letters(call: HttpCall) -> HttpAnswer:
     meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
     found = call.session.opened.reader.jobs(meant, limit=query.limit, before=before)
     after = str(found[-1].no) if len(found) == query.limit else None
-    return HttpAnswer(JobPage([job_answer(call.session, one) for one in found], None, after))
+    return HttpAnswer(JobPage(job_answers(call.session, found), None, after))
 
 
 def group_letters(call: HttpCall) -> HttpAnswer:

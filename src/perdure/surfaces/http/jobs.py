@@ -15,7 +15,7 @@ from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
-from perdure.model.views import CaptureView, JobView
+from perdure.model.views import CaptureView, JobView, Moment
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.views import (
@@ -25,6 +25,7 @@ from perdure.surfaces.views import (
     attempt_shown,
     capture_shown,
     job_answer,
+    job_answers,
     under_names,
 )
 
@@ -42,7 +43,7 @@ class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
     item: Any
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
@@ -52,7 +53,7 @@ class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     item: Any
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
@@ -116,7 +117,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: Shown | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
-    since: datetime | None = None
+    since: Moment | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
     cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(@[0-9TZ:.-]{20,32})?$")] | None = None
 
@@ -210,7 +211,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     if query.since is None:
         found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
         after = str(found[-1].no) if len(found) == query.limit else None
-        return HttpAnswer(JobPage([job_answer(call.session, one) for one in found], active, after))
+        return HttpAnswer(JobPage(job_answers(call.session, found), active, after))
     if owner is None:
         raise Refused("bad_request", "changes are listed by owner; name one")
     since = _moment(moment) if moment else query.since
@@ -222,7 +223,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
         last = changed[-1]
         after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
     return HttpAnswer(
-        JobPage([job_answer(call.session, one.job) for one in changed], active, after)
+        JobPage(job_answers(call.session, [one.job for one in changed]), active, after)
     )
 
 

@@ -32,12 +32,12 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
 class RunAsked(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run to be begun, or gone on with: the same owner, pipeline and name are the same run."""
+    """A run to be begun, or gone on with: the same owner, pipeline and name are the same run. Money is a decimal text: ``"2.50"``."""
 
     pipeline: Text
     name: Text
     failure_budget: Share | None = None
-    cost_max_usd: Annotated[float, Meta(gt=0)] | None = None
+    cost_max_usd: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = None
 
 
 class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,7 +100,7 @@ def create_run(call: HttpCall) -> HttpAnswer:
             name=body.name,
             owner=call.principal.owner,
             failure_budget=body.failure_budget,
-            cost_max_usd=body.cost_max_usd,
+            cost_max_usd=None if body.cost_max_usd is None else float(body.cost_max_usd),
             seal=False,
         )
     return HttpAnswer(run_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
