@@ -41,6 +41,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *runs.ENDPOINTS,
     *dead.ENDPOINTS,
     *operators.ENDPOINTS,
+    *events.ENDPOINTS,
     *health.ENDPOINTS,
 )
 
@@ -51,7 +52,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST_CHARS_SHOWN = 100
-_HANDED = ("idempotency-key", "prefer")
+_HANDED = ("idempotency-key", "prefer", "last-event-id")
 _NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
     "cache-control": "no-store",
@@ -80,14 +81,12 @@ class HttpApi:
         self._hosts = frozenset(one.lower() for one in hosts)
         document = openapi(ENDPOINTS)
 
-        async def describe(request: Request) -> Response:
-            here = {"servers": [{"url": request.scope.get("root_path") or "/"}]}
-            told = _encode(document | here)
-            return Response(told, media_type="application/json", headers=_SAFE_HEADERS)
+        async def describe(visit: login.Visit) -> Response:
+            here = {"servers": [{"url": visit.request.scope.get("root_path") or "/"}]}
+            return Response(_encode(document | here), media_type="application/json")
 
         self.routes = [
-            Route("/api/openapi.json", describe, methods=["GET"]),
-            Route("/api/events", self._events, methods=["GET"]),
+            Route("/api/openapi.json", self._page(describe, always=True), methods=["GET"]),
             *(Route(one.path, self._route(one), methods=[one.method]) for one in ENDPOINTS),
         ]
         if find_principal is None:  # whoever has a login of their own shows its page, too
@@ -121,13 +120,12 @@ class HttpApi:
                         _query(request, endpoint.query),
                         body,
                         {one: request.headers[one] for one in _HANDED if one in request.headers},
-                        self._door.may_wait,
+                        self._door.may_wait(principal),
                     )
                     answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
-                    answer = answer.then(await self._ended(answer))
-                mounted = request.scope.get("root_path", "")
-                return self._response(endpoint, answer, request_id, mounted)
+                    answer = answer.then(await self._ended(answer, principal))
+                return self._response(endpoint, answer, request, call)
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
 
@@ -139,10 +137,10 @@ class HttpApi:
         async with self._door.making(call.principal, endpoint.makes(call.body)):
             return await self._door.in_thread(endpoint.handler, call)
 
-    async def _ended(self, later: AnswerLater) -> JobView:
+    async def _ended(self, later: AnswerLater, principal: Principal) -> JobView:
         """The job when it has ended, or as it is when the wait is over, or when too many wait already."""
         until = asyncio.get_running_loop().time() + later.wait_s
-        with self._door.waiting() as may_wait:
+        with self._door.waiting(principal) as may_wait:
             if later.called is not None and await _is_settled(later.called, may_wait=may_wait):
                 return await later.job.view_async()
             if not may_wait:
@@ -154,18 +152,24 @@ class HttpApi:
                 return await later.job.view_async()
 
     def _response(
-        self, endpoint: Endpoint, answer: HttpAnswer, request_id: str, mounted: str
+        self, endpoint: Endpoint, answer: HttpAnswer, request: Request, call: HttpCall
     ) -> Response:
-        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
+        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": call.request_id}
         if "location" in headers:
-            headers["location"] = mounted + headers["location"]
+            headers["location"] = request.scope.get("root_path", "") + headers["location"]
         answered: dict[str, Any] = {
             "status_code": answer.status,
             "headers": headers,
             "media_type": endpoint.gives,
         }
+        if endpoint.hears:
+            still = partial(self._still_is, request, call.principal)
+            told = events.stream(
+                call.session, call.principal.sees, answer.body, still, self._door.in_thread
+            )
+            return self._door.stream(call.principal, told, **answered)
         if endpoint.streams:
-            return self._door.stream(self._lines(answer.body), **answered)
+            return self._door.stream(call.principal, self._lines(answer.body), **answered)
         body = answer.body if endpoint.answers is bytes else _encode(answer.body)
         return Response(body, **answered)
 
@@ -175,41 +179,26 @@ class HttpApi:
             yield some
 
     def _page(
-        self, show: Callable[[login.Visit], Awaitable[Response]]
+        self, show: Callable[[login.Visit], Awaitable[Response]], *, always: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
+            request_id, form = _request_id(request), {}
             try:
                 check_headers(request)
                 self._check_host(request)
-                with self._door.reading():
-                    form = await login.read_form(request) if request.method == "POST" else {}
-                with self._door.answering():
+                if request.method == "POST":
+                    with self._door.reading():
+                        form = await login.read_form(request)
+                with self._door.answering(always=always):
                     visit = login.Visit(self._session, request, form, self._door.in_thread)
                     answer = await show(visit)
-            except (Refused, PerdureError) as error:
-                return self._tell(error, _request_id(request))
-            for name, value in _SAFE_HEADERS.items():
+            except Exception as error:  # as for every other request
+                return self._tell(error, request_id)
+            for name, value in (*_SAFE_HEADERS.items(), ("x-request-id", request_id)):
                 answer.headers.setdefault(name, value)
             return answer
 
         return serve
-
-    async def _events(self, request: Request) -> Response:
-        """What happens to one's own jobs, as it happens."""
-        try:
-            check_headers(request)
-            self._check_host(request)
-            with self._door.answering():
-                principal = await self._let_in(request, AccessScope.READ)
-                after = request.headers.get("last-event-id") or request.query_params.get("after")
-                await self._door.in_thread(events.check_cursor, self._session, after)
-            still = partial(self._still_is, request, principal)
-            in_thread = self._door.in_thread
-            told = events.stream(self._session, principal.sees, after, still, in_thread)
-            kind = "text/event-stream"
-            return self._door.stream(told, headers=_SAFE_HEADERS, media_type=kind)
-        except (Refused, PerdureError) as error:
-            return self._tell(error, _request_id(request))
 
     async def _still_is(self, request: Request, principal: Principal) -> bool:
         """Whether a request that is still open speaks for the same as before; it counts for no rate."""

@@ -16,7 +16,7 @@ from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import CaptureView, JobView, Moment
-from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall, number_at
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.views import (
     AttemptShown,
@@ -119,7 +119,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     owner: str | None = None
     since: Moment | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(@[0-9TZ:.-]{20,32})?$")] | None = None
+    cursor: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}(@[0-9TZ:.-]{20,32})?$")] | None = None
 
 
 class RetryAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,21 +207,22 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     states = () if query.state is None else (query.state,)
     meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
-    number, _, moment = (query.cursor or "").partition("@")
+    id, _, moment = (query.cursor or "").partition("@")
+    number = number_at(reader.job(id, owner=owner)) if id else None
     if query.since is None:
-        found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
-        after = str(found[-1].no) if len(found) == query.limit else None
+        found = reader.jobs(meant, limit=query.limit, before=number)
+        after = found[-1].id if len(found) == query.limit else None
         return HttpAnswer(JobPage(job_answers(call.session, found), active, after))
     if owner is None:
-        raise Refused("bad_request", "changes are listed by owner; name one")
+        raise Refused("caller_error", "changes are listed by owner; name one")
     since = _moment(moment) if moment else query.since
     if since.tzinfo is None:
         raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
-    changed = reader.jobs_changed(meant, since=since, after=int(number or 0), limit=query.limit)
+    changed = reader.jobs_changed(meant, since=since, after=number or 0, limit=query.limit)
     after = None
     if len(changed) == query.limit:
         last = changed[-1]
-        after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
+        after = f"{last.job.id}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
     return HttpAnswer(
         JobPage(job_answers(call.session, [one.job for one in changed]), active, after)
     )
@@ -300,7 +301,7 @@ _MADE = (*_GONE, "payload_refused", "too_many_open_jobs")
 ENDPOINTS = (
     Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE, makes=lambda body: 1),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=_MADE, makes=lambda body: len(body.jobs)),
-    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
+    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
     Endpoint("GET", "/api/jobs/{id}/captures", list_captures, _READ, CaptureList, problems=_GONE),

@@ -15,7 +15,14 @@ from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.runs import RunView
-from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import (
+    ITEMS_MAX,
+    Cursor,
+    Endpoint,
+    HttpAnswer,
+    HttpCall,
+    number_at,
+)
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused, blame_caller
 from perdure.surfaces.views import (
@@ -62,7 +69,7 @@ class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
     name: Text | None = None
     live: bool = False
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+    cursor: Cursor | None = None
 
 
 class TakenItems(Struct, frozen=True):
@@ -109,15 +116,16 @@ def create_run(call: HttpCall) -> HttpAnswer:
 def list_runs(call: HttpCall) -> HttpAnswer:
     """List runs, newest first."""
     query: RunQuery = call.query
-    found = call.session.opened.reader.runs(
+    reader, owner, cursor = call.session.opened.reader, call.principal.sees, query.cursor
+    found = reader.runs(
         pipeline=query.pipeline,
         name=query.name,
-        owner=call.principal.sees,
+        owner=owner,
         live=query.live,
         limit=query.limit,
-        before=None if query.cursor is None else int(query.cursor),
+        before=None if cursor is None else number_at(reader.run(cursor, owner=owner)),
     )
-    after = str(found[-1].no) if len(found) == query.limit else None
+    after = found[-1].id if len(found) == query.limit else None
     return HttpAnswer(RunPage([run_shown(one) for one in found], after))
 
 
@@ -192,7 +200,7 @@ _MOVED = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
     Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
-    Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
+    Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
     Endpoint("GET", "/api/runs/{id}/report", show_report, _READ, RunReport, problems=_GONE),
     Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused", "too_many_open_jobs"), lines=True, makes=len),
