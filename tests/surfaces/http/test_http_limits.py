@@ -230,6 +230,36 @@ def test_waits_and_streams_have_bounds_of_their_own(app):
     asyncio.run(play())
 
 
+def test_one_owner_leaves_half_of_the_places_to_others(app, monkeypatch):
+    monkeypatch.setattr(limits, "READING_MAX", 2)
+    tokens = {who: bearer(app, "submit", "read", owner=who) for who in ("ann", "bob")}
+
+    begun = asyncio.Semaphore(0)
+
+    async def never() -> dict[str, Any]:
+        begun.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE, streams_max=4)
+        async with AsyncExitStack() as open_ones:
+            for who, places in (("ann", 2), ("bob", 2)):
+                for n in range(places + 1):
+                    heard = await open_ones.enter_async_context(
+                        ask(api, "GET", "/api/events", tokens[who])
+                    )
+                    assert await heard.status() == (200 if n < places else 503), who
+            for token in tokens.values():
+                headers = {**token, **JSON}
+                await open_ones.enter_async_context(ask(api, "POST", "/api/jobs", headers, never))
+                await begun.acquire()
+            async with ask(api, "POST", "/api/jobs", {**tokens["ann"], **JSON}, never) as third:
+                assert await third.status() == 503
+
+    asyncio.run(play())
+
+
 @on_both_stores
 def test_who_sends_or_reads_slowly_holds_no_connection(app, monkeypatch):
     """The store has one connection here; these clients stop in the midst, and others are served."""
