@@ -48,6 +48,8 @@ READS: dict[str, Callable[[Reader], Any]] = {
         JobFilter(owner="big", text="broken"), since=START, limit=500
     ),
     "how many jobs a large owner has": lambda reader: reader.preview(BIG),
+    "since when queues wait": lambda reader: reader.first_due(),
+    "which lanes are held": lambda reader: reader.held_lanes(range(1, 500)),
     "how many jobs stand where": lambda reader: reader.depths(),
     "what has happened": lambda reader: reader.flows(),
     "what has happened, minute by minute": lambda reader: reader.flows(minutes=True),

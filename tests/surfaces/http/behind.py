@@ -77,5 +77,7 @@ ASKED: dict[str, Callable[[Reader], Any]] = {
         ("show_stats", {}),
         ("list_deeds", {}),
         ("list_workers", {}),
+        ("list_schedules", {}),
+        ("list_bulks", {"limit": 500}),
     )
 }  # fmt: skip
