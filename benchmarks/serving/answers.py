@@ -25,7 +25,7 @@ OF_ANN = (
 OF_ALL = (
     "/api/jobs",
     "/api/dead",
-    "/api/dead/groups?limit=500",
+    "/api/dead/groups",
     "/api/stats",
     "/api/audit-log",
     "/api/workers",

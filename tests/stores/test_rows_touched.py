@@ -111,7 +111,7 @@ def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, 
         assert sum(touched[name]) <= ROWS_MAX
 
 
-@pytest.mark.parametrize("endpoint", ["show_job", "show_result"])
+@pytest.mark.parametrize("endpoint", ["show_job", "show_result", "list_captures"])
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_an_id_of_anothers_and_an_unknown_one_take_the_same_statement_and_plan(
     made, store, endpoint

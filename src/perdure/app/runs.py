@@ -41,7 +41,7 @@ class Result:
     error_code: str | None = None
     error: str | None = None
     error_detail: str | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _aliases: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -61,7 +61,7 @@ class Result:
                 "error": self.error,
             }
             named |= {"error_detail": self.error_detail} if internal else {}
-        return under_aliases(named, self.aliases)
+        return under_aliases(named, self._aliases)
 
 
 class Run:
@@ -277,7 +277,7 @@ def result_of(item: ItemView, aliases: Mapping[str, str]) -> Result:
     """An item as its user sees it."""
     if item.state is State.SUCCEEDED:
         value = decode(item.result_json or "null")
-        return Result(item.key, item.id, item.state, value, item.label, aliases=aliases)
+        return Result(item.key, item.id, item.state, value, item.label, _aliases=aliases)
     return Result(
         item.key,
         item.id,
@@ -286,7 +286,7 @@ def result_of(item: ItemView, aliases: Mapping[str, str]) -> Result:
         error_code=item.error_code,
         error=item.error_message,
         error_detail=item.error_detail,
-        aliases=aliases,
+        _aliases=aliases,
     )
 
 

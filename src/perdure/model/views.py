@@ -3,15 +3,12 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from perdure.model.jobs import Counters, Lane
 from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
-
-Moment = Annotated[datetime, Meta(tz=True)]  # of what is shown as JSON: RFC 3339, in UTC
 
 
 class JobView(Struct, frozen=True):

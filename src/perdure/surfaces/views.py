@@ -1,4 +1,4 @@
-"""Jobs, runs and the rest as JSON, for the HTTP API and for `--json` of the command line alike; gates and queues show themselves (`app/surface`).
+"""Jobs and the rest as JSON, runs apart (`run_views.py`), for the HTTP API and for `--json` of the command line alike; gates and queues show themselves (`app/surface`).
 
 Names are in snake_case, moments RFC 3339 in UTC, money a decimal text. What is shown here is fit for the owner of a thing: no
 internal detail. Operators at the command line see the same, and beside it all that is kept (`all_of`).
@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from perdure.app.session.session import Session
 from perdure.app.surface.job_terms import JobTerms, job_terms
-from perdure.app.surface.store_session import Report
+from perdure.app.surface.moments import Moment
 from perdure.model.aliases import under_aliases
 from perdure.model.operations import BulkView, LoggedDeed, ScheduleView
-from perdure.model.runs import RunView, usd_text
+from perdure.model.runs import usd_text
 from perdure.model.states import State
-from perdure.model.views import AttemptView, CaptureView, DeadGroup, Errors, Flow, JobView, Moment
+from perdure.model.views import AttemptView, CaptureView, DeadGroup, Flow, JobView
 from perdure.model.workers import WorkerView
 
 
@@ -92,98 +92,6 @@ class CaptureShown(Struct, frozen=True):
     bytes_whole: int
     saved_at: Moment
     expires_at: Moment | None
-
-
-class RunCount(Struct, frozen=True):
-    """How many items stand where."""
-
-    total: int
-    open: int
-    succeeded: int
-    failed: int
-    cancelled: int
-
-
-class RunShown(Struct, frozen=True):
-    """A run. It is sealed when all of its items are in, and over when ``ended_at`` is set."""
-
-    id: str
-    pipeline: str
-    name: str
-    owner: str
-    status: str
-    why: str
-    counts: RunCount
-    cost_usd: str
-    created_at: Moment
-    sealed_at: Moment | None
-    ended_at: Moment | None
-
-
-class ReportedRun(Struct, frozen=True):
-    """The run of a report."""
-
-    id: str
-    name: str
-    pipeline: str
-    owner: str
-    status: str
-    why: str
-    created_at: Moment
-    ended_at: Moment | None
-
-
-class ReportedCounts(RunCount, frozen=True):
-    """What has become of its items, and what that took."""
-
-    attempts: int
-    retries: int
-    calls: int
-    tokens_in: int
-    tokens_out: int
-    cost_usd: str
-    failed_by_kind: dict[str, int]
-
-
-class ReportedStage(Struct, frozen=True):
-    """A stage of a run; durations are of attempts that succeeded."""
-
-    stage: str
-    attempts: int
-    succeeded: int
-    retried: int
-    failed: int
-    retry_rate: float
-    failure_rate: float
-    p50_s: float | None
-    p95_s: float | None
-    tokens_in: int
-    tokens_out: int
-    cost_usd: str
-    wasted_usd: str
-
-
-class ReportedWaste(Struct, frozen=True):
-    """Attempts that did not succeed, and what they cost."""
-
-    attempts: int
-    wasted_attempts: int
-    wasted_share: float
-    cost_usd: str
-    wasted_usd: str
-
-
-class RunReport(Struct, frozen=True):
-    """How a run went. ``retries`` are its ended items by how many they needed; ``final`` errors ended their item."""
-
-    run: ReportedRun
-    counts: ReportedCounts
-    retries: dict[str, int]
-    errors: list[Errors]
-    stages: list[ReportedStage]
-    waste: ReportedWaste
-    shares: dict[str, float]
-    time_to_success_s: dict[str, float | None]
 
 
 class LetterGroup(Struct, frozen=True):
@@ -268,7 +176,7 @@ def job_shown(job: JobView, terms: JobTerms, *, held: bool = False) -> JobShown:
     whole = job.counters.plus(job.past)
     waits = job.state is State.QUEUED and not job.ready and job.claimed_at is not None
     return JobShown(
-        **_same(JobShown, job),
+        **same_fields(JobShown, job),
         view="held" if held and job.shown_state == "queued" else job.shown_state,
         attempts=whole.starts,
         failures=whole.failures if terms.in_all else job.counters.failures,
@@ -310,7 +218,7 @@ def under_names(shown: Struct, aliases: Mapping[str, str]) -> Any:
 def attempt_shown(attempt: AttemptView) -> AttemptShown:
     """An attempt as everybody sees it."""
     return AttemptShown(
-        **_same(AttemptShown, attempt),
+        **same_fields(AttemptShown, attempt),
         started_at=attempt.claimed_at,
         ended_at=attempt.settled_at,
         duration_s=round(attempt.elapsed_s, 6),
@@ -323,30 +231,17 @@ def attempt_shown(attempt: AttemptView) -> AttemptShown:
 
 def capture_shown(capture: CaptureView) -> CaptureShown:
     """A capture without what it holds."""
-    return CaptureShown(**_same(CaptureShown, capture))
-
-
-def run_shown(run: RunView) -> RunShown:
-    """A run as everybody sees it."""
-    counts = run.counts
-    count = RunCount(counts.total, counts.open, counts.succeeded, counts.failed, counts.cancelled)
-    plain = {**_same(RunShown, run), "counts": count}
-    return RunShown(**plain, cost_usd=usd_text(counts.cost_nusd))
-
-
-def report_shown(report: Report) -> RunReport:
-    """The report of a run."""
-    return msgspec.convert(report.as_json(), RunReport)
+    return CaptureShown(**same_fields(CaptureShown, capture))
 
 
 def group_shown(group: DeadGroup) -> LetterGroup:
     """Dead letters that failed alike."""
-    return LetterGroup(**_same(LetterGroup, group))
+    return LetterGroup(**same_fields(LetterGroup, group))
 
 
 def bulk_shown(bulk: BulkView) -> BulkShown:
     """A bulk operation as everybody sees it."""
-    return BulkShown(**_same(BulkShown, bulk))
+    return BulkShown(**same_fields(BulkShown, bulk))
 
 
 def worker_shown(worker: WorkerView) -> WorkerShown:
@@ -361,7 +256,7 @@ def schedule_shown(one: ScheduleView) -> ScheduleShown:
 
 def flow_shown(flow: Flow) -> FlowShown:
     """What has happened in a stage."""
-    return FlowShown(**_same(FlowShown, flow), cost_usd=usd_text(flow.cost_nusd))
+    return FlowShown(**same_fields(FlowShown, flow), cost_usd=usd_text(flow.cost_nusd))
 
 
 def deed_shown(deed: LoggedDeed) -> DeedShown:
@@ -399,19 +294,12 @@ def all_of_attempts(
     return [under_aliases(all_of(attempt_shown(one), one), aliases) for one in attempts]
 
 
-def all_of_run(run: RunView) -> dict[str, Any]:
-    """A run for operators."""
-    plain = all_of(run_shown(run), run)
-    plain["counts"] |= {"open": run.counts.open, "cost_usd": usd_text(run.counts.cost_nusd)}
-    return plain
-
-
 def all_of_bulk(bulk: BulkView) -> dict[str, Any]:
     """A bulk operation for operators."""
     return all_of(bulk_shown(bulk), bulk)
 
 
-def _same(kind: type[Struct], kept: Struct) -> Mapping[str, Any]:
+def same_fields(kind: type[Struct], kept: Struct) -> Mapping[str, Any]:
     """What a view has under the same name as what is kept."""
     names = set(kept.__struct_fields__)
     return {name: getattr(kept, name) for name in kind.__struct_fields__ if name in names}

@@ -230,6 +230,56 @@ def test_waits_and_streams_have_bounds_of_their_own(app):
     asyncio.run(play())
 
 
+def test_an_owner_whose_requests_take_long_keeps_no_other_waiting(app, monkeypatch):
+    """Ann's reads hang, more of them than there are threads; Bob is answered, and Ann's come through when they can."""
+    monkeypatch.setattr(limits, "THREADS", 2)
+    tokens = {who: bearer(app, "read", owner=who) for who in ("ann", "bob")}
+    entered, let_go = threading.Semaphore(0), threading.Event()
+    reader = type(app._session.opened.reader)
+    read = reader.open_jobs
+
+    def hang(self, owner):
+        if owner == "ann":
+            entered.release()
+            assert let_go.wait(60)
+        return read(self, owner)
+
+    doors: list[limits.Door] = []
+
+    class NotedDoor(limits.Door):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            doors.append(self)
+
+    async def in_line(count: int) -> None:
+        """Until so many of Ann's requests wait for their turn."""
+        async with asyncio.timeout(60):
+            while doors[0]._lines["ann"].statistics().tasks_waiting != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE, requests_max=3)
+        async with AsyncExitStack() as under_way:
+            stuck = []
+            for n in range(4):
+                one = ask(api, "GET", "/api/jobs", tokens["ann"])
+                stuck.append(await under_way.enter_async_context(one))
+                if n == 0:
+                    assert await asyncio.to_thread(entered.acquire, timeout=60)
+                await in_line(n)
+            async with ask(api, "GET", "/api/jobs", tokens["ann"]) as shed:
+                assert await shed.status() == 503
+            async with ask(api, "GET", "/api/jobs", tokens["bob"]) as other:
+                assert await other.status() == 200
+            let_go.set()
+            assert [await one.status() for one in stuck] == [200] * 4
+        assert doors[0]._lines == {}, "who asks for nothing has no line"
+
+    monkeypatch.setattr("perdure.surfaces.http.asgi.Door", NotedDoor)
+    monkeypatch.setattr(reader, "open_jobs", hang)
+    asyncio.run(play())
+
+
 def test_one_owner_leaves_half_of_the_places_to_others(app, monkeypatch):
     monkeypatch.setattr(limits, "READING_MAX", 2)
     tokens = {who: bearer(app, "submit", "read", owner=who) for who in ("ann", "bob")}

@@ -8,6 +8,7 @@ from shlex import quote
 from msgspec import Struct, structs
 
 from perdure.app.surface.gate_figures import GateFigures, SliceShown, WorkerPace, figures
+from perdure.app.surface.moments import Moment
 from perdure.engine.gates.changes import (
     gate_of,
     hold_by_person,
@@ -21,7 +22,7 @@ from perdure.model.jobs import ClaimOrder
 from perdure.model.limits import DELAY_S_MAX
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LoggedDeed
-from perdure.model.views import LaneView, Moment
+from perdure.model.views import LaneView
 from perdure.rules.gate.gate import Gate, Step
 from perdure.rules.gate.limit_allowance import UpstreamLimits
 from perdure.rules.gate.window import Reading

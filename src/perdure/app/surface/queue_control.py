@@ -4,11 +4,11 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
+from perdure.app.surface.moments import Moment
 from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
-from perdure.model.views import Moment
 from perdure.rules.field_checks import nearest
 from perdure.stores.opening import Opened
 

@@ -88,7 +88,7 @@ class EmbeddedWorker:
                 )
             self._life = self._begin()
             self._thread = self._on_a_thread(self._life)
-            self._session.workers_here.append(self.why_idle)
+            self._session.workers_here.append(self._why_idle)
             atexit.register(self._at_exit)
         return self
 
@@ -107,7 +107,7 @@ class EmbeddedWorker:
         """Stop claiming, let stages finish within the grace, and give the rest back."""
         self._close(orders=1)
 
-    def why_idle(self) -> str:
+    def _why_idle(self) -> str:
         """Why no job is claimed here, in a word; empty while claims flow."""
         life = self._life
         if life is None or life.over.is_set():
@@ -154,8 +154,8 @@ class EmbeddedWorker:
             return
         atexit.unregister(self._at_exit)
         self._closing.set()
-        if self.why_idle in self._session.workers_here:
-            self._session.workers_here.remove(self.why_idle)
+        if self._why_idle in self._session.workers_here:
+            self._session.workers_here.remove(self._why_idle)
         grace_s = self._config.grace_s if orders == 1 else 0.0
         try:
             life.drain(orders)

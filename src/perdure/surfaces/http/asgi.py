@@ -32,7 +32,7 @@ from perdure.model.errors import JobUnfinished, NoResult, PerdureError, StoreErr
 from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
-from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, is_operator, read_body
+from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 
@@ -111,7 +111,7 @@ class HttpApi:
                     with self._door.reading(principal):
                         taken = await read_body(request, endpoint)
                     body = _decode(endpoint, decoder, taken)
-                with self._door.answering(always=endpoint.always or is_operator(principal)):
+                async with self._door.serving(principal, always=endpoint.always):
                     call = HttpCall(
                         self._session,
                         principal,
@@ -125,6 +125,7 @@ class HttpApi:
                     answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
                     answer = answer.then(await self._ended(answer, principal))
+                _log.debug("request %s of %s: %s", request_id, principal.name, endpoint.name)
                 return self._response(endpoint, answer, request, call)
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)

@@ -10,12 +10,13 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
+from perdure.app.surface.moments import Moment
 from perdure.app.surface.serving import TRACEBACK, Item, begin_call, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
-from perdure.model.views import CaptureView, JobView, Moment
+from perdure.model.views import CaptureView, JobView
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall, number_at
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.views import (

@@ -84,6 +84,7 @@ class Door:
         self._of: Counter[tuple[str, str]] = Counter()  # the same, by owner
         self._making: Counter[str] = Counter()  # jobs, by owner
         self._made = asyncio.Event()
+        self._lines: dict[str, anyio.CapacityLimiter] = {}  # by owner
 
     async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
         """Do what blocks; in threads of the API's own, so that nothing else in this process waits for one."""
@@ -99,6 +100,25 @@ class Door:
             yield
         finally:
             self._inside["requests"] -= not always
+
+    @asynccontextmanager
+    async def serving(self, principal: Principal, *, always: bool) -> AsyncIterator[None]:
+        """As `answering`, of one who is known: an owner has at most half of the threads, and its other requests wait in a line of its own."""
+        if always or is_operator(principal):
+            yield
+            return
+        half = max(1, THREADS // 2)
+        line = self._lines.setdefault(principal.owner, anyio.CapacityLimiter(half))
+        if line.statistics().tasks_waiting >= self._limits.requests_max:
+            raise Refused("overloaded", "too many requests of this owner at once", retry_after="1")
+        try:
+            async with line:
+                with self.answering():
+                    yield
+        finally:
+            now = line.statistics()
+            if not now.borrowed_tokens and not now.tasks_waiting:
+                self._lines.pop(principal.owner, None)
 
     @contextmanager
     def reading(self, principal: Principal | None = None) -> Iterator[None]:

@@ -4,7 +4,7 @@ Items come as JSON Lines, each with a key. A client that died in the midst begin
 what it is not sure of once more: what is in is known by its key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -25,14 +25,8 @@ from perdure.surfaces.http.endpoints import (
 )
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused, blame_caller
-from perdure.surfaces.views import (
-    ErrorShown,
-    RunReport,
-    RunShown,
-    report_shown,
-    run_shown,
-    under_names,
-)
+from perdure.surfaces.run_views import RunReport, RunShown, report_shown, run_shown
+from perdure.surfaces.views import ErrorShown, under_names
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -191,7 +185,9 @@ def show_report(call: HttpCall) -> HttpAnswer:
 
 def fetch_results(call: HttpCall) -> HttpAnswer:
     """Stream what has ended by now, a line each, in the order of the items."""
-    return HttpAnswer(_results(Run(call.session, _found(call, call.principal.sees))))
+    run = _found(call, call.principal.sees)
+    aliases = call.session.aliases_of(run.pipeline)
+    return HttpAnswer(_results(Run(call.session, run), aliases))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
@@ -223,10 +219,10 @@ def _own(call: HttpCall) -> Run:
     return Run(call.session, _found(call, call.principal.acts_on))
 
 
-def _results(run: Run) -> Iterator[RunResult]:
+def _results(run: Run, aliases: Mapping[str, str]) -> Iterator[RunResult]:
     for one in run.results(wait=False):
         error = None
         if not one.ok:
             error = ErrorShown(one.error_code or "", one.error_kind or "", one.error or "")
         shown = RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
-        yield under_names(shown, one.aliases)
+        yield under_names(shown, aliases)
