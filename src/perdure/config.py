@@ -157,6 +157,14 @@ SETTINGS: tuple[Setting[Any], ...] = (
         "",
         "The address at which `perdure serve` listens. One that other machines reach needs a token in the store.",
     ),
+    Setting(
+        "aliases",
+        str,
+        "",
+        "",
+        "Second names for fields in the JSON of commands, the HTTP API and the log: those of a vocabulary, as in gateway, "
+        "or name=alias, with commas between. Where an app is loaded, the vocabularies of its policies give theirs as well.",
+    ),
 )
 
 
@@ -185,6 +193,7 @@ class Config:
     metrics_port: int | None
     metrics_host: str
     serve_host: str
+    aliases: str
 
     @property
     def keeps_tracebacks(self) -> bool:

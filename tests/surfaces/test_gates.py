@@ -191,14 +191,17 @@ def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
     assert says.startswith("paced: 5.0 calls a second (was 7.5) in 1 of 2 workers since ")
     told(desk, second, rate_per_s=4.5)
     shown = desk("show", "vendor")
-    assert re.match(rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\) {since}\n", shown)
+    assert re.match(
+        rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\) {since}\n", shown
+    )
 
 
 def test_a_release_of_a_gate_that_is_only_paced_says_what_lifts_the_pace(desk):
     told(desk, desk.place.hire(), rises_at=desk.place.reader.now().isoformat())
     said = desk("release", "vendor", "--reason", "x")
     assert re.match(
-        r"vendor: it flows already, paced: 5\.0 calls a second \(was 7\.5\) since .+, climbing; ", said
+        r"vendor: it flows already, paced: 5\.0 calls a second \(was 7\.5\) since .+, climbing; ",
+        said,
     )
     store = f"--reason … --store {desk.url}"
     assert said.endswith(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
+from perdure.app.calling.calls import terms_of
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
 from perdure.app.job_refs import JobRef, job_at, name_or_number
@@ -26,6 +27,8 @@ from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.model.events import Event
+from perdure.model.jobs import OnLost
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import instance
@@ -58,7 +61,7 @@ class App:
         found = (settings or load_settings()).with_given({"store": store})
         self._session = Session(
             urls.settled_url(found.config.store),
-            Observers([log_event, *observers]),
+            Observers([self._log, *observers]),
             read_only=read_only,
             settings=found,
         )
@@ -164,17 +167,21 @@ class App:
         queue: str = "default",
         category: str = "default",
         source_exists: Callable[[Any], Any] | None = None,
+        sync_policy: str | os.PathLike[str] | Policy | None = None,
     ) -> Pipeline:
         """Declare a pipeline: items walk through the stages in this order.
 
         ``source_exists``, sync or async, is asked with the item before a dead letter is given a new life: whether
-        what the item refers to is still there.
+        what the item refers to is still there. With a ``sync_policy``, as "gateway-sync", an HTTP request that waits for its job's result
+        (``Prefer: wait``) has it called in the server's process, by that policy; otherwise a worker does it.
         """
         if name in self._pipelines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
         laid = LaidPipeline(
             name, queue, category, tuple(self._stage_of(name, call) for call in stages)
         )
+        if sync_policy is not None:
+            self._session.sync_policies[name] = _sync_policy(name, sync_policy)
         self._session.laid_pipelines[name] = laid
         if source_exists is not None:
             self._session.checks[name] = source_check(source_exists)
@@ -319,6 +326,9 @@ class App:
         """Disconnect from the store. An app is not used up by that: what is asked of it later connects it again."""
         self._session.close()
 
+    def _log(self, event: Event) -> None:
+        log_event(event, self._session.aliases_of)
+
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
         if not callable(call):
             raise ConfigError(
@@ -332,3 +342,10 @@ class App:
                 "put @app.stage above it"
             )
         return self._stages[call]
+
+
+def _sync_policy(pipeline: str, policy: str | os.PathLike[str] | Policy) -> Policy:
+    try:
+        return terms_of(policy, 1.0, OnLost.HAND_OVER).policy
+    except CallerError as wrong:
+        raise ConfigError(f"sync_policy of pipeline {pipeline!r}: {wrong}") from None

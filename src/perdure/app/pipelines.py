@@ -239,7 +239,14 @@ class Pipeline:
         return await self._make_call(item, terms, owner=owner, key=key, request_id=request_id)
 
     async def _make_call(
-        self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
+        self,
+        item: Any,
+        terms: CallTerms,
+        *,
+        owner: str,
+        key: str | None,
+        request_id: str | None,
+        begun: Callable[[str], object] = lambda id: None,
     ) -> Called:
         policies = (terms.policy, *(stage.policy for stage in self._laid.stages))
         job = partial(
@@ -251,7 +258,7 @@ class Pipeline:
             policies_s=shortest_s(policies),
         )
         session = self._session
-        over = await session.calls.call(lambda: session.opened, self._laid, job, terms)
+        over = await session.calls.call(lambda: session.opened, self._laid, job, terms, begun)
         return called_of(over, session)
 
     def _feed(

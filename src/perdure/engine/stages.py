@@ -111,7 +111,8 @@ class Stage:
 class LaidPipeline:
     """A pipeline laid out on its lanes, as a worker runs it.
 
-    ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies.
+    ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies. ``aliases``
+    are the second names of fields that the vocabularies of these policies bring; where two differ, the earlier stage's.
     """
 
     name: str
@@ -122,6 +123,7 @@ class LaidPipeline:
     _beside: dict[int, dict[str, int]] = field(default_factory=dict, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     deadline_s: float | None = field(init=False, repr=False, compare=False)
+    aliases: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, name in (
@@ -143,6 +145,10 @@ class LaidPipeline:
                 )
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
         object.__setattr__(self, "deadline_s", shortest_s(one.policy for one in self.stages))
+        aliases: dict[str, str] = {}
+        for one in reversed(self.stages):
+            aliases |= one.policy.vocabulary.aliases
+        object.__setattr__(self, "aliases", aliases)
 
     def lanes(self, run: int | None = None) -> list[Lane]:
         """The lanes that the pipeline needs, for its jobs outside of runs or for those of one."""

@@ -3,8 +3,10 @@
 import json
 import logging
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from perdure.model.aliases import under_aliases
 from perdure.model.errors import ConfigError
 from perdure.model.events import EVENTS, Event, Level
 
@@ -26,13 +28,19 @@ def level_of(event: Event) -> int:
     return _LEVELS[facts.level]
 
 
-def log_event(event: Event) -> None:
-    """Write one event; the message says it all, because a host's formatters know nothing of our fields."""
+def log_event(
+    event: Event, aliases_of: Callable[[object], Mapping[str, str]] = lambda _: {}
+) -> None:
+    """Write one event; the message says it all, because a host's formatters know nothing of our fields.
+
+    ``aliases_of`` a pipeline are the second names of fields, which JSON has beside ours.
+    """
     level = level_of(event)
     if log.isEnabledFor(level):
         fields = {name: value for name, value in event.fields.items() if value is not None}
         words = [event.name.value, *(f"{name}={value}" for name, value in fields.items())]
-        extra = {"perdure_event": event.name.value, "perdure": fields}
+        named = under_aliases(fields, aliases_of(fields.get("pipeline")))
+        extra = {"perdure_event": event.name.value, "perdure": named}
         log.log(level, "%s", " ".join(words), extra=extra)
 
 

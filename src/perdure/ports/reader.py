@@ -4,7 +4,7 @@ What each has to say is defined by the suite in `testing/store_contract/`: `read
 `dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -96,6 +96,14 @@ class Reader(Protocol):
 
     def lanes(self) -> list[LaneView]:
         """All lanes, what closes them, and how many jobs wait in each."""
+        ...
+
+    def first_due(self) -> dict[int, datetime]:
+        """For each lane with jobs that can run now, suspects apart, since when the first in line could."""
+        ...
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Of these lanes, those whose upstream's or credential's gate lets nothing pass."""
         ...
 
     def attempts(self, job_no: int) -> list[AttemptView]:

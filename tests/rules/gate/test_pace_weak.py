@@ -94,7 +94,9 @@ def test_a_rate_that_is_measured_from_three_calls_is_seen(unlucky, monkeypatch):
 
 
 def test_each_refusal_among_the_first_calls_halves_what_may_be_in_flight():
-    pace = replace(slow_start(STANDARD, START), allowance=6.0, in_flight=6, admitted=5.0, watched_s=1.0)
+    pace = replace(
+        slow_start(STANDARD, START), allowance=6.0, in_flight=6, admitted=5.0, watched_s=1.0
+    )
     pace = replace(pace, limit=Trouble(share=0.1))
     pace = after_refusal(pace, STANDARD, sent_at=at(0), now=at(1))
     assert (pace.allowance, pace.rate_per_s) == (3.0, None)

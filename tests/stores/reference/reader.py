@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -189,6 +189,20 @@ class ModelReader(Reports):
                 )
                 for no, lane in sorted(self._tables.lanes.items())
             ]
+
+    def first_due(self) -> dict[int, datetime]:
+        """By lane, the moment of the first in line."""
+        with self._tables.read():
+            ready = [job for job in self._all() if job.ready is True and job.isolation == 0]
+            return {job.lane: job.due_at for job in sorted(ready, key=in_line, reverse=True)}
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Those that are closed by a gate."""
+        with self._tables.read():
+            known = [no for no in lanes if no in self._tables.lanes]
+            by = {no: self._tables.closed_by(self._tables.lanes[no]) for no in known}
+        gates = ("upstream ", "credential ")
+        return frozenset(no for no, why in by.items() if any(one.startswith(gates) for one in why))
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""

@@ -6,6 +6,8 @@ and a feed of its own.
 
 import random
 import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
@@ -21,8 +23,12 @@ from perdure.engine.operate.eligible import Check
 from perdure.engine.operate.feed_listeners import FeedThread
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
+from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
 from perdure.observers.process_figures import ProcessFigures
+from perdure.rules.field_checks import check_aliases, nearest
+from perdure.rules.policy import Policy
+from perdure.rules.vocabulary import VOCABULARIES
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened, refusal_to_write
 
@@ -50,8 +56,10 @@ class Session:
         self.upstreams = Upstreams()
         self.laid_pipelines: dict[str, LaidPipeline] = {}
         self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
+        self.sync_policies: dict[str, Policy] = {}  # of pipelines that a server may call
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
+        self.workers_here: list[Callable[[], str]] = []  # why each in this process claims nothing
         self._opened = opened
         self._calls: Calls | None = None
         self._feed: FeedThread | None = None
@@ -68,6 +76,7 @@ class Session:
         """
         self._opening = threading.Lock()
         self.ids = Ids(SystemClock(), random.SystemRandom())
+        self.workers_here = []
 
     @property
     def opened(self) -> Opened:
@@ -142,6 +151,16 @@ class Session:
             self.checks,
         )
 
+    @cached_property
+    def aliases(self) -> Mapping[str, str]:
+        """The second names of fields that the settings give."""
+        return aliases_in(self.settings.config.aliases)
+
+    def aliases_of(self, pipeline: object) -> Mapping[str, str]:
+        """The second names of fields of a pipeline's jobs: those of its policies, in the order of its stages, and those of the settings."""
+        laid = self.laid_pipelines.get(pipeline) if isinstance(pipeline, str) else None
+        return self.aliases if laid is None else {**laid.aliases, **self.aliases}
+
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """The lanes of all pipelines."""
@@ -186,3 +205,16 @@ class Session:
             if self._opened is not None:
                 self._opened.close()
                 self._opened = None
+
+
+def aliases_in(setting: str) -> dict[str, str]:
+    """The second names that a setting gives: by vocabularies, or each by itself."""
+    found: dict[str, str] = {}
+    for word in filter(None, (one.strip() for one in setting.split(","))):
+        name, given, alias = word.partition("=")
+        if not given and name not in VOCABULARIES:
+            raise ConfigError(
+                f"aliases has {word!r}; write name=alias, or a vocabulary: {nearest(name, VOCABULARIES)}"
+            )
+        found |= {name.strip(): alias.strip()} if given else VOCABULARIES[name].aliases
+    return check_aliases("aliases", found)

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
 from traceback import walk_tb
 from typing import Any
 
+from perdure.app.calling.calls import terms_of
 from perdure.app.job_filters import dead_meant
+from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
@@ -13,7 +16,8 @@ from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.feed_listeners import Listener
-from perdure.model.errors import UnknownName
+from perdure.model.errors import StoreError, UnknownName
+from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
 from perdure.rules.redact import safe_line
 
@@ -21,10 +25,12 @@ __all__ = [
     "TRACEBACK",
     "Item",
     "Listener",
+    "begin_call",
     "discard_letters",
     "owner_rate",
     "pipeline_named",
     "trace_of",
+    "why_not_ready",
     "working",
 ]
 
@@ -39,11 +45,49 @@ def pipeline_named(session: Session, name: str) -> Pipeline:
     return Pipeline(session, laid)
 
 
+def begin_call(
+    session: Session,
+    pipe: Pipeline,
+    item: Any,
+    *,
+    wait_s: float,
+    owner: str,
+    key: str | None,
+    request_id: str,
+) -> tuple[JobRef, Future[Called]]:
+    """Have a job done in this process, on the loop that the app keeps for calls: the job, which is stored by now, and what comes of it.
+
+    So no stage holds up the server's own loop, and no thread of the server's waits.
+    """
+    begun: Future[str] = Future()
+    terms = terms_of(session.sync_policies[pipe.name], wait_s, OnLost.HAND_OVER)
+    over = session.calls.send(
+        lambda: pipe._make_call(
+            item, terms, owner=owner, key=key, request_id=request_id, begun=begun.set_result
+        )
+    )
+    over.add_done_callback(lambda _: begun.cancel())  # does nothing where it has begun
+    try:
+        return JobRef(begun.result(), True, session, owner), over
+    except CancelledError:
+        over.result()  # says why it could not begin
+        raise
+
+
 def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> BulkView:
     """Discard dead letters, the first thousand of them at once; workers go on with the rest, and it can be stopped."""
     meant, bulks = dead_meant(session, chosen), session.bulks
     bulk = bulks.begin_discard(meant, deed=deed, bulk_id=session.ids.next())
     return bulks.through(bulk, steps_max=_DISCARD_STEPS_MAX)
+
+
+def why_not_ready(session: Session) -> str:
+    """Why a server cannot serve, in a word: of the store, of its schema, or of the worker beside it; empty where it can."""
+    try:
+        session.opened.check_schema()
+    except StoreError as error:
+        return error.code
+    return next((why for check in session.workers_here if (why := check())), "")
 
 
 def working(session: Session, concurrency: int | None) -> EmbeddedWorker:

@@ -79,12 +79,18 @@ class Loop:
         self._observers = observers
         self._wakeup: Wakeup | None = None
         self._stop = False
+        self._turned_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._wakeup = Wakeup()
         self._thread.start()
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the last good turn ended."""
+        return math.inf if self._turned_s is None else monotonic() - self._turned_s
 
     def wake(self) -> None:
         """There is something to do now; may be called in a signal handler."""
@@ -123,6 +129,7 @@ class Loop:
         except Exception:
             log.exception("a turn failed; it will be tried again")
             return _BAD_TURN_S
+        self._turned_s = monotonic()
         return wait_s
 
     def _rest(self, wakeup: Wakeup, wait_s: float) -> None:

@@ -121,6 +121,12 @@ def kind_budget(text: str) -> tuple[str, float]:
     return known_kind(f"--kind-budget {text!r}", kind.strip()), share
 
 
+def reading_app_option(command: Command) -> Command:
+    """``--app`` of a command that only reads."""
+    words = "module:variable of the app, which knows more for --json: attempts_max, and second names of fields."
+    return click.option("--app", metavar="APP", help=words)(command)
+
+
 def json_option(command: Command) -> Command:
     """``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")(command)

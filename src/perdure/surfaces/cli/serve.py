@@ -81,9 +81,10 @@ def serve(
     session = load_session(app)
     host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
     session.make_ready()
-    if host not in _LOOPBACK and not tokens(session):
+    now = session.opened.reader.now()
+    if host not in _LOOPBACK and not any(one.is_good(now) for one in tokens(session)):
         raise CallerError(
-            f"--host {host} is reached from other machines, and this store has no token; make one first: "
+            f"--host {host} is reached from other machines, and this store has no token that is good; make one first: "
             + command("perdure token create --name … --owner … --scope submit")
         )
     limits = HttpLimits(

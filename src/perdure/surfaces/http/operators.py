@@ -11,13 +11,15 @@ from perdure.app.surface.queue_control import QueueAnswer
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
-from perdure.model.views import DeathCount, Depth, Flow
+from perdure.model.views import DeathCount, Depth
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.views import (
     DeedShown,
+    FlowShown,
     ScheduleShown,
     WorkerShown,
     deed_shown,
+    flow_shown,
     schedule_shown,
     worker_shown,
 )
@@ -69,7 +71,7 @@ class Stats(Struct, frozen=True):
     """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
 
     depths: list[Depth]
-    flows: list[Flow]
+    flows: list[FlowShown]
     deaths: list[DeathCount]
 
 
@@ -160,7 +162,8 @@ def list_schedules(call: HttpCall) -> HttpAnswer:
 def show_stats(call: HttpCall) -> HttpAnswer:
     """Show how many jobs stand where, and what has happened, from the tallies."""
     reader = call.session.opened.reader
-    return HttpAnswer(Stats(reader.depths(), reader.flows(), reader.deaths()))
+    flows = [flow_shown(one) for one in reader.flows()]
+    return HttpAnswer(Stats(reader.depths(), flows, reader.deaths()))
 
 
 def show_metrics(call: HttpCall) -> HttpAnswer:
