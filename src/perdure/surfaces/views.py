@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from perdure.app.surface.store_session import Report
 from perdure.model.operations import BulkView, LoggedDeed, ScheduleView
@@ -28,7 +28,10 @@ class ErrorShown(Struct, frozen=True):
 
 
 class AttemptShown(Struct, frozen=True):
-    """An attempt, and the decision that followed it, in one sentence. ``token`` counts the claims of its job."""
+    """An attempt, and the decision that followed it, in one sentence. ``token`` counts the claims of its job.
+
+    ``detail`` is what was raised, where, and what it said: for those who see everybody's jobs, and left out for others.
+    """
 
     token: int
     stage: str
@@ -44,6 +47,7 @@ class AttemptShown(Struct, frozen=True):
     tokens_in: int
     tokens_out: int
     cost_usd: str
+    detail: str | UnsetType = UNSET
 
 
 class JobShown(Struct, frozen=True):
@@ -245,17 +249,18 @@ def job_shown(job: JobView) -> JobShown:
     )
 
 
-def attempt_shown(attempt: AttemptView) -> AttemptShown:
-    """An attempt as everybody sees it."""
+def attempt_shown(attempt: AttemptView, *, with_detail: bool = False) -> AttemptShown:
+    """An attempt as everybody sees it; with its detail it is for operators alone."""
     return AttemptShown(
         **_same(AttemptShown, attempt),
         started_at=attempt.claimed_at,
         ended_at=attempt.settled_at,
         duration_s=round(attempt.elapsed_s, 6),
-        error=_error(attempt.code, attempt.kind, attempt.message),
-        decision=str(msgspec.json.decode(attempt.why_json)["text"]),
+        error=_error(attempt.code, attempt.kind, attempt.public_message),
+        decision=attempt.public_why,
         next_run_at=attempt.due_at,
         cost_usd=usd_text(attempt.cost_nusd),
+        detail=attempt.saw if with_detail else UNSET,
     )
 
 
@@ -318,7 +323,7 @@ def all_of_job(job: JobView) -> dict[str, Any]:
 
 def all_of_attempts(attempts: Sequence[AttemptView]) -> list[dict[str, Any]]:
     """Attempts for operators."""
-    return [all_of(attempt_shown(one), one) for one in attempts]
+    return [all_of(attempt_shown(one, with_detail=True), one) for one in attempts]
 
 
 def all_of_run(run: RunView) -> dict[str, Any]:

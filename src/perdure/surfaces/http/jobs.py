@@ -222,8 +222,9 @@ def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
     attempts = call.session.opened.reader.attempts(job.no)
-    item = Raw(job.payload_json.encode())
-    return HttpAnswer(JobStory(job_shown(job), item, [attempt_shown(one) for one in attempts]))
+    item, wholly = Raw(job.payload_json.encode()), call.principal.sees is None
+    shown = [attempt_shown(one, with_detail=wholly) for one in attempts]
+    return HttpAnswer(JobStory(job_shown(job), item, shown))
 
 
 def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
