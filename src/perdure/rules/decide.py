@@ -251,6 +251,8 @@ def _decide_crash(case: _Case) -> Answer:
         text = f"fail: {case.failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
         return Fail(FailedReason.CRASHED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     where = "beside other suspects" if crashes == 1 else "alone in a process of its own"
+    if case.failure.apart:
+        where = "in a new process"
     tail = f"{case.failure.detail}, crash {crashes} of {policy.crashes_max}; it will run {where}"
     if not policy.crash_is_failure:
         why = _why(case, f"retry at once: {tail}")

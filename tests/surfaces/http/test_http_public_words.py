@@ -60,8 +60,9 @@ def go_wrong(how: str, context: perdure.Context) -> Any:
     raise StageError(how, text)
 
 
-HOWS = ("own class", "cause", "group", "unstorable", "named", "library", "answer") + tuple(
-    one.value for one in Kind if one is not Kind.WORKER_LOST
+HOWS = (
+    *("own class", "cause", "group", "unstorable", "named", "library", "answer"),
+    *(one.value for one in Kind if one is not Kind.WORKER_LOST),
 )
 
 
