@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from perdure.app.job_refs import JobRef
 from perdure.app.session.session import Session
@@ -72,6 +73,16 @@ class Endpoint(Struct, frozen=True):
     streams: bool = False
     makes: Callable[[Any], int] = no_jobs
     always: bool = False
+
+    @property
+    def may_lack_body(self) -> bool:
+        """Whether no body counts as an empty one: it needs nothing, and what is meant stands in the path.
+
+        Where the body chooses what is meant, nothing would mean everything; that has to be said.
+        """
+        if self.body is None or self.lines or "{" not in self.path:
+            return False
+        return not any(one.required for one in fields(self.body))
 
     @property
     def has_items(self) -> bool:
