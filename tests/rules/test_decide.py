@@ -53,6 +53,12 @@ NETWORK = Failure(Kind.NETWORK, "python class", "reset")
 LIMITED = Failure(Kind.RATE_LIMITED, "http status", "HTTP 429")
 BAD = Failure(Kind.INPUT_INVALID, "stated by the stage", "no pages")
 LOST = Failure(Kind.WORKER_LOST, "worker lost", "the worker was killed by SIGKILL")
+APART = Failure(
+    Kind.WORKER_LOST,
+    "stage process lost",
+    "the process in which the stage ran exited with status 9",
+    apart=True,
+)
 
 
 def decided(
@@ -174,6 +180,15 @@ CASES = {
     "crash at the limit": Case(
         LOST, {"crashes": 2}, (FailedReason.CRASHED, C),
         "fail: the worker was killed by SIGKILL, crash 3 of 3 was the last",
+    ),
+    "a crash in the stage's own process": Case(
+        APART, {"crashes": 1}, (0.0, C),
+        "retry at once: the process in which the stage ran exited with status 9, crash 2 of 3; it will run in a "
+        "new process",
+    ),
+    "the last crash in the stage's own process": Case(
+        APART, {"crashes": 2}, (FailedReason.CRASHED, C),
+        "fail: the process in which the stage ran exited with status 9, crash 3 of 3 was the last",
     ),
     "failures do not make a crash worse": Case(
         LOST, {"failures": 2}, (0.0, C),

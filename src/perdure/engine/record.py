@@ -37,6 +37,7 @@ from perdure.model.outcomes import (
     Returned,
     Revoked,
     Snoozed,
+    StageDeath,
     TimedOut,
     Unbegun,
     Unstorable,
@@ -177,7 +178,7 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
         age_s = claim.age_s(ending.elapsed_s)
         return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
     past = claim.past.plus(claim.counters)
-    isolation = _isolation(ZERO, past, following.policy)
+    isolation = claim.isolation if following.policy.scope is Scope.JOB else 0
     carry_on = ending.carry_on and isolation == claim.isolation == 0
     return _record(
         claim,
@@ -209,6 +210,7 @@ def _requeue_record(
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
+    crashed = counted is Counted.CRASHES and not _was_apart(ending.outcome)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
         claim,
@@ -216,7 +218,7 @@ def _requeue_record(
         State.QUEUED,
         attempt=_attempt(ending, decision, stage, status, counted, kind),
         counters=counters,
-        isolation=_isolation(counters, claim.past, policy),
+        isolation=_isolation(counters, claim.past, policy) if crashed else claim.isolation,
         delay_s=delay_s,
         attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
         error_kind=None if kind is None else kind.value,
@@ -397,7 +399,12 @@ def _retry_status(counted: Counted) -> AttemptStatus:
             assert_never(counted)
 
 
+def _was_apart(outcome: Outcome) -> bool:
+    """Whether what died was a process of the stage's own: it has harmed nobody, and makes no suspect."""
+    return isinstance(outcome, Lost) and isinstance(outcome.death, StageDeath)
+
+
 def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:
-    """Suspects run apart: 1 beside others after one crash, 2 alone after two."""
+    """After a crash of the worker suspects run apart: 1 beside others after one crash, 2 alone after two."""
     crashes = counters.crashes + (past.crashes if policy.scope is Scope.JOB else 0)
     return min(crashes, 2)

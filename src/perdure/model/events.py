@@ -279,7 +279,7 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.SUSPECTS_LEFT: EventFacts(
         "warning",
         "Jobs that were in hand when a process died have waited for a while, and no worker started with `perdure "
-        "worker` has come for them: a worker inside another process leaves them alone.",
+        "worker` has come for them: a worker inside another process leaves them alone. Start one, with `perdure worker APP`.",
         ("waited_s",),
     ),
     EventName.STORE_AWAY: EventFacts(

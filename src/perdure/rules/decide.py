@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from perdure.model.decisions import (
     CancelJob,
@@ -46,7 +46,14 @@ from perdure.rules.foreign_code import answer_of, short_text, try_or_none
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.redact import safe_line
 from perdure.rules.rule_choice import rule_for
-from perdure.rules.sentence import because, hint_words, last_attempt_words, seconds, words
+from perdure.rules.sentence import (
+    because,
+    hint_words,
+    last_attempt_words,
+    raiser_words,
+    seconds,
+    words,
+)
 
 
 class Standing(Struct, frozen=True):
@@ -244,6 +251,8 @@ def _decide_crash(case: _Case) -> Answer:
         text = f"fail: {case.failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
         return Fail(FailedReason.CRASHED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     where = "beside other suspects" if crashes == 1 else "alone in a process of its own"
+    if case.failure.apart:
+        where = "in a new process"
     tail = f"{case.failure.detail}, crash {crashes} of {policy.crashes_max}; it will run {where}"
     if not policy.crash_is_failure:
         why = _why(case, f"retry at once: {tail}")
@@ -284,13 +293,12 @@ def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Ans
         return decision
     passed = f"the deadline passed at {deadline_at:%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(decision, Fail) and decision.kind is Kind.TIMEOUT and now >= deadline_at:
-        return replace(decision, why=replace(decision.why, text=f"{decision.why.text}; {passed}"))
+        return replace(decision, why=decision.why.with_text(lambda text: f"{text}; {passed}"))
     if not isinstance(decision, Retry) or now + timedelta(seconds=decision.delay_s) <= deadline_at:
         return decision
     what = passed if now >= deadline_at else "the deadline would pass before the next try"
-    text = f"fail: {what}; otherwise: {decision.why.text}"
     kind = decision.kind or Kind.TIMEOUT
-    why = replace(decision.why, text=text)
+    why = decision.why.with_text(lambda text: f"fail: {what}; otherwise: {text}")
     return Fail(
         FailedReason.EXPIRED, decision.counted, kind, why, decision.hold, decision.attempts_max
     )
@@ -355,7 +363,17 @@ def _why(case: _Case, text: str, delay: _Delay | None = None) -> Why:
         jitter_s=None if delay is None else delay.jitter_s,
         hint_s=case.failure.hint_s,
         gate=case.gate.state,
+        public=_public_text(case, text, delay),
     )
+
+
+def _public_text(case: _Case, text: str, delay: _Delay | None) -> str | UnsetType:
+    """The text without what was raised and what it said, where it says that."""
+    told = f"{case.failure.detail}; " if case.failure.final else ""
+    public = text
+    for said in (told, raiser_words(case.failure), "" if delay is None else delay.note):
+        public = public.replace(said, "") if said else public
+    return UNSET if public == text else public
 
 
 def _delay(case: _Case, n: int) -> _Delay:

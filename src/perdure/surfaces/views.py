@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from perdure.app.session.session import Session
 from perdure.app.surface.job_terms import JobTerms, job_terms
@@ -31,7 +31,10 @@ class ErrorShown(Struct, frozen=True):
 
 
 class AttemptShown(Struct, frozen=True):
-    """An attempt, and the decision that followed it, in one sentence. ``token`` counts the claims of its job."""
+    """An attempt, and the decision that followed it, in one sentence. ``token`` counts the claims of its job.
+
+    ``detail`` is what was raised, where, and what it said: for those who see everybody's jobs, and left out for others.
+    """
 
     token: int
     stage: str
@@ -47,6 +50,7 @@ class AttemptShown(Struct, frozen=True):
     tokens_in: int
     tokens_out: int
     cost_usd: str
+    detail: str | UnsetType = UNSET
 
 
 class JobShown(Struct, frozen=True):
@@ -215,17 +219,18 @@ def under_names(shown: Struct, aliases: Mapping[str, str]) -> Any:
     return under_aliases(msgspec.structs.asdict(shown), aliases) if aliases else shown
 
 
-def attempt_shown(attempt: AttemptView) -> AttemptShown:
-    """An attempt as everybody sees it."""
+def attempt_shown(attempt: AttemptView, *, with_detail: bool = False) -> AttemptShown:
+    """An attempt as everybody sees it; with its detail it is for operators alone."""
     return AttemptShown(
         **same_fields(AttemptShown, attempt),
         started_at=attempt.claimed_at,
         ended_at=attempt.settled_at,
         duration_s=round(attempt.elapsed_s, 6),
-        error=_error(attempt.code, attempt.kind, attempt.message),
-        decision=str(msgspec.json.decode(attempt.why_json)["text"]),
+        error=_error(attempt.code, attempt.kind, attempt.public_message),
+        decision=attempt.public_why,
         next_run_at=attempt.due_at,
         cost_usd=usd_text(attempt.cost_nusd),
+        detail=attempt.saw if with_detail else UNSET,
     )
 
 
@@ -291,7 +296,10 @@ def all_of_attempts(
 ) -> list[dict[str, Any]]:
     """The attempts of a job for operators."""
     aliases = session.aliases_of(job.pipeline)
-    return [under_aliases(all_of(attempt_shown(one), one), aliases) for one in attempts]
+    return [
+        under_aliases(all_of(attempt_shown(one, with_detail=True), one), aliases)
+        for one in attempts
+    ]
 
 
 def all_of_bulk(bulk: BulkView) -> dict[str, Any]:

@@ -308,7 +308,10 @@ def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes)
     except RecursionError:
         raise Refused("payload_refused", "the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise Refused("bad_request", _in_words(wrong)) from None
+        told = _in_words(wrong)
+        if "unknown field" in told and " - at " not in told:
+            told += f"; there are: {', '.join(endpoint.body.__struct_encode_fields__)}"
+        raise Refused("bad_request", told) from None
 
 
 def _path(request: Request) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from perdure.app.job_refs import Called, JobRef
 from perdure.app.session.session import Session
@@ -94,6 +95,16 @@ class Endpoint(Struct, frozen=True):
     makes: Callable[[Any], int] = no_jobs
     always: bool = False
     media_type: str = "application/octet-stream"
+
+    @property
+    def may_lack_body(self) -> bool:
+        """Whether no body counts as an empty one: it needs nothing, and what is meant stands in the path.
+
+        Where the body chooses what is meant, nothing would mean everything; that has to be said.
+        """
+        if self.body is None or self.lines or "{" not in self.path:
+            return False
+        return not any(one.required for one in fields(self.body))
 
     @property
     def has_items(self) -> bool:

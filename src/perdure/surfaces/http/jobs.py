@@ -232,9 +232,9 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
 def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
-    aliases = call.session.aliases_of(job.pipeline)
+    aliases, wholly = call.session.aliases_of(job.pipeline), call.principal.sees is None
     attempts = [
-        under_names(attempt_shown(one), aliases)
+        under_names(attempt_shown(one, with_detail=wholly), aliases)
         for one in call.session.opened.reader.attempts(job.no)
     ]
     item = Raw(job.payload_json.encode())

@@ -37,6 +37,7 @@ from perdure.surfaces.http.problems import Refused
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 BODY_S_MAX = 30.0
+NO_BODY = b"{}"
 HEADERS_MAX = 100
 HEADER_BYTES_MAX = 32 * 1024  # of all of them, and of the address
 THREADS = 32  # that answer; more of them would wait for the store's connections
@@ -254,6 +255,8 @@ def check_headers(request: Request) -> None:
 async def read_body(request: Request, endpoint: Endpoint) -> bytes:
     """The body, if it is of the right type, small enough, and here in time."""
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    if endpoint.may_lack_body and not kind and not await take_bytes(request, BODY_BYTES_MAX):
+        return NO_BODY
     if kind.strip().lower() != endpoint.takes or not _is_utf8(parameters):
         raise Refused("unsupported_media_type", f"the body must be {endpoint.takes}, in UTF-8")
     if request.headers.get("content-encoding", "identity") != "identity":
@@ -265,7 +268,7 @@ async def read_body(request: Request, endpoint: Endpoint) -> bytes:
         raise Refused(
             "too_large", f"a body may have {VALUES_MAX:,} values; send the rest in others"
         )
-    return taken
+    return NO_BODY if endpoint.may_lack_body and not taken else taken
 
 
 async def take_bytes(request: Request, most: int) -> bytes:

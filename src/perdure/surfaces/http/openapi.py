@@ -98,7 +98,7 @@ def _operation(one: Endpoint, known: Mapping[int, Any], rows: Iterable[Endpoint]
     }
     if one.body is not None:
         content = {one.takes: {"schema": _lines(known[id(one.body)], lines=one.lines)}}
-        told["requestBody"] = {"required": True, "content": content}
+        told["requestBody"] = {"required": not one.may_lack_body, "content": content}
     return told
 
 
