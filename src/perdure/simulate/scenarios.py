@@ -162,7 +162,7 @@ _UNLUCKY = Scene(
     UpstreamModel(
         rate_per_s=None, refused_share=0.05, refused_calls=frozenset({2, 3}), hint_s_min=2.0
     ),
-    _one(2_000),
+    _one(4_000),
     3_000.0,
     Fleet(workers=1, concurrency=50),
 )
@@ -204,7 +204,7 @@ SCENARIOS: dict[str, Scenario] = {
             ("hint-exact", "hint-floor"), 1.15,
         ),
         _scenario(_RANDOM, ("hint-exact", "hint-floor"), 1.2),
-        _scenario(_UNLUCKY, ("hint-exact", "hint-floor"), 1.3),
+        _scenario(_UNLUCKY, ("hint-exact", "hint-floor"), 1.2),
         _scenario(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.15),
         _scenario(
             _burst("W5", "burst of 2,000 over 10/s, and rejected calls count", horizon_s=1_500.0, rejected_count=True),
