@@ -5,6 +5,7 @@ length of time, time is pushed.
 """
 
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from perdure.app import open_store as open_configured
 from perdure.app.worker import parts as upkeep_module, processes
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import EmbeddedWorker
+from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
@@ -247,6 +249,21 @@ def where_a_server_listens(ground: Ground) -> object:
     return "has no token" in str(done.exception)
 
 
+def where_metrics_are(ground: Ground) -> object:
+    ground.monkeypatch.setenv("PERDURE_METRICS_PORT", os.environ.get("PERDURE_METRICS_PORT", "0"))
+    port = metrics_port_of("sqlite:///work.db", ground.config)
+    if port is None:
+        return None
+    host = port.address.rpartition(":")[0]
+    port.close()
+    return host
+
+
+def second_names(ground: Ground) -> object:
+    with ground.opened() as app:
+        return dict(app._session.aliases_of("p"))
+
+
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
     "connections": ("1", "2", while_one_connection_is_lent),
@@ -266,7 +283,10 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
+    "metrics_port": ("off", "0", where_metrics_are),
+    "metrics_host": ("127.0.0.1", "127.0.0.2", where_metrics_are),
     "serve_host": ("127.0.0.1", "0.0.0.0", where_a_server_listens),
+    "aliases": ("gateway", "attempts=tries", second_names),
 }
 
 

@@ -26,6 +26,8 @@ def written(setting) -> tuple[str, object]:
     if setting.choices:
         other = next(one for one in setting.choices if one != setting.default)
         return f'"{other.swapcase()}"', other
+    if setting.default is None:
+        return "7", 7
     if setting.none:
         return f'"{setting.none.title()}"', None
     if setting.type is str:
@@ -42,7 +44,7 @@ def test_the_file_beats_the_default_the_environment_the_file_and_what_is_given_a
     assert getattr(load(), setting.name) == setting.default
     (here / "perdure.toml").write_text(f"{setting.name} = {text}\n")
     assert getattr(load(), setting.name) == value
-    monkeypatch.setenv(f"PERDURE_{setting.name.upper()}", str(setting.default))
+    monkeypatch.setenv(f"PERDURE_{setting.name.upper()}", str(setting.default or setting.none))
     assert getattr(load(), setting.name) == setting.default
     typed = text.strip('"')
     assert getattr(settings_in_force(**{setting.name: typed}), setting.name) == value

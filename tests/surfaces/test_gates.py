@@ -192,7 +192,7 @@ def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
     told(desk, second, rate_per_s=4.5)
     shown = desk("show", "vendor")
     assert re.match(
-        rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\) {since}\n", shown
+        rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\.0\) {since}\n", shown
     )
 
 
@@ -223,7 +223,7 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
         rises_at=None,
     )
     lines = desk("show", "vendor").splitlines()
-    assert lines[2].startswith("  paced: 5.0 calls a second in 1 of 2 workers since ")
+    assert lines[2].startswith("  paced: 5.0 calls a second (was 7.5) in 1 of 2 workers since ")
     assert lines[2].endswith(" UTC on, all workers together")
     assert re.fullmatch(
         rf"  pace of worker {first} \(host:1\): 5\.0 calls a second \(was 7\.5, 1\d s ago: a rate limit "

@@ -37,7 +37,6 @@ from perdure.model.outcomes import (
     Returned,
     Revoked,
     Snoozed,
-    StageDeath,
     TimedOut,
     Unbegun,
     Unstorable,
@@ -210,7 +209,8 @@ def _requeue_record(
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
-    crashed = counted is Counted.CRASHES and not _was_apart(ending.outcome)
+    apart = isinstance(ending.outcome, Lost) and ending.outcome.apart
+    crashed = counted is Counted.CRASHES and not apart
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
         claim,
@@ -397,11 +397,6 @@ def _retry_status(counted: Counted) -> AttemptStatus:
             return AttemptStatus.WAITING
         case _:  # pragma: no cover
             assert_never(counted)
-
-
-def _was_apart(outcome: Outcome) -> bool:
-    """Whether what died was a process of the stage's own: it has harmed nobody, and makes no suspect."""
-    return isinstance(outcome, Lost) and isinstance(outcome.death, StageDeath)
 
 
 def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:

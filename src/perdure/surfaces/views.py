@@ -216,7 +216,10 @@ def _shown(
 
 def under_names(shown: Struct, aliases: Mapping[str, str]) -> Any:
     """What is shown, its fields under their second names, too, where there are such."""
-    return under_aliases(msgspec.structs.asdict(shown), aliases) if aliases else shown
+    if not aliases:
+        return shown
+    fields = msgspec.structs.asdict(shown)
+    return under_aliases({k: v for k, v in fields.items() if v is not UNSET}, aliases)
 
 
 def attempt_shown(attempt: AttemptView, *, with_detail: bool = False) -> AttemptShown:
