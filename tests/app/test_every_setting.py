@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from perdure.app import open_store as open_configured
 from perdure.app.worker import parts as upkeep_module, processes
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import EmbeddedWorker
+from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
@@ -231,6 +233,20 @@ def what_is_logged(ground: Ground) -> object:
         log.handlers[:], log.level, log.propagate = before
 
 
+def has_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", ground.config)
+    if port is not None:
+        port.close()
+    return port is None
+
+
+def host_of_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", replace(ground.config, metrics_port=0))
+    assert port is not None
+    with closing(port):
+        return port.address.rpartition(":")[0]
+
+
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
     "connections": ("1", "2", while_one_connection_is_lent),
@@ -250,6 +266,8 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
+    "metrics_port": ("off", "0", has_port),
+    "metrics_host": ("127.0.0.1", "127.0.0.2", host_of_port),
 }
 
 

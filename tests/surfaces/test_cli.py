@@ -159,6 +159,9 @@ def test_the_commands_are_these():
         "jobs retry",
         "jobs run-now",
         "jobs show",
+        "metrics",
+        "metrics alerts",
+        "metrics show",
         "policy",
         "policy check",
         "policy explain",
@@ -205,7 +208,15 @@ def test_every_option_is_explained(name):
     assert [one.name for one in options if not (one.help or one.hidden)] == []
 
 
-WITHOUT_STORE = {"demo", "simulate", "policy check", "policy explain", "policy list", "policy show"}
+WITHOUT_STORE = {
+    "demo",
+    "simulate",
+    "metrics alerts",
+    "policy check",
+    "policy explain",
+    "policy list",
+    "policy show",
+}
 
 
 def test_every_command_that_opens_a_store_can_be_told_which():
