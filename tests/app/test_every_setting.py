@@ -5,11 +5,11 @@ length of time, time is pushed.
 """
 
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -249,19 +249,23 @@ def where_a_server_listens(ground: Ground) -> object:
     return "has no token" in str(done.exception)
 
 
-def where_metrics_are(ground: Ground) -> object:
-    ground.monkeypatch.setenv("PERDURE_METRICS_PORT", os.environ.get("PERDURE_METRICS_PORT", "0"))
-    port = metrics_port_of("sqlite:///work.db", ground.config)
-    if port is None:
-        return None
-    host = port.address.rpartition(":")[0]
-    port.close()
-    return host
-
-
 def second_names(ground: Ground) -> object:
     with ground.opened() as app:
         return dict(app._session.aliases_of("p"))
+
+
+def has_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", ground.config)
+    if port is not None:
+        port.close()
+    return port is None
+
+
+def host_of_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", replace(ground.config, metrics_port=0))
+    assert port is not None
+    with closing(port):
+        return port.address.rpartition(":")[0]
 
 
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
@@ -283,8 +287,8 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
-    "metrics_port": ("off", "0", where_metrics_are),
-    "metrics_host": ("127.0.0.1", "127.0.0.2", where_metrics_are),
+    "metrics_port": ("off", "0", has_port),
+    "metrics_host": ("127.0.0.1", "127.0.0.2", host_of_port),
     "serve_host": ("127.0.0.1", "0.0.0.0", where_a_server_listens),
     "aliases": ("gateway", "attempts=tries", second_names),
 }

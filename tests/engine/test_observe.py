@@ -1,15 +1,17 @@
 """observe: everybody is told what is durable, and nobody can hurt us."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 
 from perdure.engine.observe import Observers
 from perdure.engine.record import Ending
 from perdure.engine.settle import settle
+from perdure.engine.stages import Stage
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
-from perdure.model.jobs import Counters, Enqueued, Receipt, RecordRefused, Stale
+from perdure.model.jobs import Capture, Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
@@ -28,7 +30,7 @@ from perdure.observers.log import log_event
 from perdure.rules.decide import GateView
 from perdure.rules.policy import FAIL, RETRY, Policy
 from perdure.rules.vocabulary import CONVERTER
-from tests.engine.kit import DONE, Notes, Shop, claim_of, line_on, stage
+from tests.engine.kit import DONE, Notes, Shop, claim_of, echo, line_on, stage
 
 
 def record_for(place, outcome, **options):
@@ -104,14 +106,17 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
         "failures": 1,
         "attempts_max": 3,
         "duration_ms": 1250.0,
+        "age_ms": None,
         "reason": None,
         "error_kind": "upstream_unavailable",
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream": None,
         "upstream_status": 502,
         "gate": "flowing",
         "delay_ms": 2000,
+        "captures": None,
     }
 
 
@@ -129,14 +134,17 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
         "failures": 3,
         "attempts_max": 3,
         "duration_ms": 1250.0,
+        "age_ms": None,
         "reason": "exhausted",
         "error_kind": "upstream_unavailable",
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream": None,
         "upstream_status": 502,
         "gate": "flowing",
         "delay_ms": None,
+        "captures": None,
     }
 
 
@@ -307,3 +315,36 @@ def test_first_tries_retries_the_last_one_and_a_retry_that_succeeds_are_told_apa
         "job_claimed attempt=2",
         "job_failed attempt=2 failures=2 attempts_max=2 reason=exhausted",
     ]
+
+
+def test_a_success_says_how_long_it_took_since_it_stood_in_line_and_whom_it_called(place):
+    """Waits and earlier attempts included; what was put aside is counted, and not shown."""
+    notes, line = Notes(), line_on(place, Stage("one", echo, OWN, 20.0, upstream="model"))
+    claim = claim_of()
+    claim = replace(claim, ordered_at=claim.claimed_at - timedelta(seconds=60))
+    kept = (Capture("c", "output", "text/plain", b"raw words", 9, None),)
+    ending = Ending(claim, Returned("1"), 1.25, 7, captures=kept)
+    record = settle(ending, line, line.stages[0], chance=0.5)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_SUCCEEDED)
+    assert (fields["age_ms"], fields["upstream"], fields["captures"]) == (61_250, "model", 1)
+    assert "raw words" not in str(fields)
+
+
+def test_a_call_that_never_began_called_nobody(place):
+    notes, line = Notes(), line_on(place, Stage("one", echo, OWN, 20.0, upstream="model"))
+    record = settle(Ending(claim_of(), Unbegun(), 0.0, 7), line, line.stages[0], chance=0.5)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_FAILED)
+    assert fields["upstream"] is None
+
+
+def test_whoever_wants_to_hears_how_long_each_turn_took(shop):
+    heard: list[float] = []
+    shop.observers.add(Notes(), turns=heard.append)
+    shop.place.put()
+    shop.pump.once(told=True)
+    shop.finish_all()
+    shop.pump.once()
+    assert len(heard) == len(shop.store.turns) == 2
+    assert all(one >= 0 for one in heard)

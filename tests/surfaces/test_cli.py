@@ -212,8 +212,13 @@ def test_every_option_is_explained(name):
 
 
 WITHOUT_STORE = {
-    *("demo", "simulate", "metrics alerts"),
-    *("policy check", "policy explain", "policy list", "policy show"),
+    "demo",
+    "simulate",
+    "metrics alerts",
+    "policy check",
+    "policy explain",
+    "policy list",
+    "policy show",
 }
 
 

@@ -15,7 +15,6 @@ Where there is no more room, a new series has cells that nobody reads: the numbe
 import mmap
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -93,6 +92,8 @@ class SharedCells:
         if hasattr(os, "memfd_create"):
             self.file = os.memfd_create("perdure-figures")
         else:  # a file that has no name any more, as on macOS
+            import tempfile
+
             with tempfile.TemporaryFile() as file:
                 self.file = os.dup(file.fileno())
         os.ftruncate(self.file, pieces * PIECE_BYTES)

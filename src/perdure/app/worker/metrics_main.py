@@ -26,6 +26,7 @@ from perdure.app.worker.metrics_port import Answering
 from perdure.model.errors import PerdureError
 from perdure.model.views import StoreFigures
 from perdure.observers.figure_cells import read_sums
+from perdure.observers.log import write_logs
 from perdure.stores.opening import Opened
 
 log = logging.getLogger("perdure")
@@ -145,6 +146,7 @@ def main() -> NoReturn:
         )  # sent to the whole group; we leave when our supervisor does
     line = FileIO(sys.stdin.fileno(), closefd=False)
     told = msgspec.json.decode(line.readline(), type=Answering)
+    write_logs(form=told.log_format, level="WARNING")
     store, memory = StoreLook(told.url), mmap.mmap(told.figures, 0, prot=mmap.PROT_READ)
 
     def text() -> bytes:

@@ -43,15 +43,16 @@ class Answering(msgspec.Struct, frozen=True):
     url: str
     listening: int
     figures: int
+    log_format: str
 
 
 class MetricsPort:
     """The port, the memory behind it, and the process that answers there."""
 
-    def __init__(self, url: str, host: str, port: int, *, processes: int) -> None:
-        self._url = url
+    def __init__(self, url: str, host: str, port: int, config: Config) -> None:
         self._listening = _listen(host, port)
-        self._shared = SharedCells(1 + processes + _SUSPECT_CHILDREN)
+        self._shared = SharedCells(1 + config.processes + _SUSPECT_CHILDREN)
+        self._told = Answering(url, self._listening.fileno(), self._shared.file, config.log_format)
         self._had_by: dict[int, subprocess.Popen[bytes]] = {}  # pieces, by the child that has each
         self._offered = _OWN
         self._process: subprocess.Popen[bytes] | None = None
@@ -125,9 +126,8 @@ class MetricsPort:
         assert process.stdin is not None
         self._process, self._started_at = process, now
         # Not in the arguments: the URL may have a password, and everybody can read those.
-        told = Answering(self._url, self._listening.fileno(), self._shared.file)
         with suppress(BrokenPipeError):  # it has ended, which the next look finds
-            os.write(process.stdin.fileno(), msgspec.json.encode(told) + b"\n")
+            os.write(process.stdin.fileno(), msgspec.json.encode(self._told) + b"\n")
 
     def _let_go(self) -> None:
         process, self._process = self._process, None
@@ -139,7 +139,7 @@ def metrics_port_of(url: str, config: Config) -> MetricsPort | None:
     """The port that the settings ask for, if they do."""
     if config.metrics_port is None:
         return None
-    return MetricsPort(url, config.metrics_host, config.metrics_port, processes=config.processes)
+    return MetricsPort(url, config.metrics_host, config.metrics_port, config)
 
 
 def _listen(host: str, port: int) -> socket.socket:
