@@ -229,8 +229,6 @@ def settle(
     environment: Mapping[str, str],
     given: Mapping[str, Any],
     aliased: Aliased | None = None,
-    *,
-    given_as: str = "argument",
 ) -> dict[str, SettledValue]:
     """Every setting with its value and where that comes from; raises for all that is wrong together."""
     aliased = aliased or Aliased()
@@ -243,7 +241,7 @@ def settle(
     }
     found = (aliased.in_file, in_file, aliased.in_environment, in_environment)
     settled = {name: SettledValue(one.default) for name, one in table_with(aliased.own).items()}
-    layers = (*found, given_values(given, given_as))
+    layers = (*found, given_values(given, "argument"))
     return overlay(settled, layers, table_with(aliased.own), mistakes=mistakes)
 
 

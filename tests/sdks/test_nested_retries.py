@@ -57,8 +57,8 @@ LOUD = {
     "groq": (by_line("groq", "Groq()"), 2),
     "google-genai": (loud_genai, 4),
     "mistralai": (loud_mistral, float("inf")),
-    "boto3": (by_line("boto3", 'boto3.client("bedrock-runtime")'), 2),
-    "boto3 more": (by_line("boto3", 'boto3.client("s3", config=Config(retries={"max_attempts": 4}))'), 4),
+    "boto3": (by_line("boto3", 'boto3.client("sts")'), 2),
+    "boto3 more": (by_line("boto3", 'boto3.client("sts", config=Config(retries={"max_attempts": 4}))'), 4),
     "obstore": (by_line("obstore", 'S3Store("bucket")'), 10),
     "httpx": (loud_httpx, 3),
     "httpx2": (lambda: loud_httpx("httpx2"), 3),
@@ -96,6 +96,19 @@ def test_what_raises_when_it_is_looked_at_ends_nothing():
         "BaseClient", (), {"__module__": "openai", "max_retries": property(lambda _: 1 / 0)}
     )
     assert retries_of(kind()) == 0
+
+
+def test_a_stage_that_holds_such_a_thing_is_looked_at_to_the_end(monkeypatch):
+    liar = Liar()
+
+    def stage(item, context=None, more=(liar, {"one": liar})):
+        return LIAR, more  # noqa: F821
+
+    app = App("sqlite:///work.db")
+    app.stage(stage)
+    # Only now: whoever collects tests, or declares a stage, looks at what a module has.
+    monkeypatch.setitem(globals(), "LIAR", liar)
+    assert nested_retries(app._stages[stage]) == []
 
 
 def test_every_class_that_must_be_told_is_one_that_says_how_often():

@@ -8,6 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
+from perdure import App
 from perdure.model.errors import AppNotFound, ConfigError
 from perdure.stores.sqlite import network_drive
 from perdure.surfaces.cli.root import cli
@@ -31,8 +32,19 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def test_a_line_for_each_check_and_one_that_counts_them(archive):
-    done = run("--store", archive.url)
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path) -> str:
+    """The URL of a store that was just made."""
+    if request.param == "postgres":
+        return request.getfixturevalue("furnished")
+    app = App(f"sqlite:///{tmp_path / 'work.db'}")
+    app.ready()
+    app.close()
+    return app.url
+
+
+def test_a_line_for_each_check_and_one_that_counts_them(url):
+    done = run("--store", url)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     said = [line.split(": ")[0].split(maxsplit=1) for line in lines if line[:4].strip()]
@@ -41,8 +53,8 @@ def test_a_line_for_each_check_and_one_that_counts_them(archive):
     assert lines[-1].endswith(" to look at, 0 failed")
 
 
-def test_the_same_as_json(archive):
-    done = run("--store", archive.url, "--json")
+def test_the_same_as_json(url):
+    done = run("--store", url, "--json")
     answer = json.loads(done.stdout)
     assert (done.exit_code, answer["healthy"], answer["failed"]) == (0, True, 0)
     assert {one["check"] for one in answer["checks"]} >= CHECKS
@@ -50,15 +62,15 @@ def test_the_same_as_json(archive):
         frozenset({"check", "severity", "text", "remedy"})
     }
     assert answer["warned"] == sum(one["severity"] == "warn" for one in answer["checks"])
-    assert "***" in done.stdout or archive.url.startswith("sqlite")
+    assert "***" in done.stdout or url.startswith("sqlite")
 
 
-def test_what_fails_is_told_with_the_remedy_and_by_the_exit_status(archive):
-    done = run("--store", archive.url, "--host", "0.0.0.0")
+def test_what_fails_is_told_with_the_remedy_and_by_the_exit_status(url):
+    done = run("--store", url, "--host", "0.0.0.0")
     assert done.exit_code == 1
     place = "fail  listen: 0.0.0.0 is reached from other machines, and the store has no token\n"
     assert f"{place}      -> make one: perdure token create" in done.output
-    answer = json.loads(run("--store", archive.url, "--host", "0.0.0.0", "--json").stdout)
+    answer = json.loads(run("--store", url, "--host", "0.0.0.0", "--json").stdout)
     assert (answer["healthy"], answer["failed"]) == (False, 1)
 
 
@@ -69,17 +81,17 @@ def test_a_store_that_is_not_there_fails_and_is_not_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_network_drive_is_told(tmp_path, monkeypatch, archive):
+def test_a_network_drive_is_told(tmp_path, monkeypatch, url):
     mounts = tmp_path / "mounts"
     mounts.write_text("1 1 0:40 / / rw - cifs //there/share rw\n")
     monkeypatch.setattr(network_drive, "MOUNTS", mounts)
-    is_file = archive.url.startswith("sqlite")
-    done = run("--store", archive.url)
+    is_file = url.startswith("sqlite")
+    done = run("--store", url)
     assert (done.exit_code, "fail  file system: " in done.output) == (is_file, is_file)
 
 
-def test_with_an_app_its_stages_are_looked_at(archive, tmp_path):
-    reference = module_in(tmp_path, archive.url, f"doctored_{next(_modules)}")
+def test_with_an_app_its_stages_are_looked_at(url, tmp_path):
+    reference = module_in(tmp_path, url, f"doctored_{next(_modules)}")
     done = run(reference)
     assert done.exit_code == 0, (done.output, done.exception)
     assert "ok    grace: 30 s at a shutdown; the longest timeout of a stage is 60 s" in done.output

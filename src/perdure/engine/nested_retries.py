@@ -28,7 +28,7 @@ _MEMBERS_MAX = 100  # of a container or an object
 
 class _Place(NamedTuple):
     name: str
-    thing: object
+    thing: Any
     depth: int
 
 
@@ -39,7 +39,7 @@ def nested_retries(stage: Stage) -> list[str]:
     functions = [
         thing
         for _, thing in reached
-        if isinstance(thing, FunctionType) and package_of(thing.__module__) == stage.callee.home
+        if _is_a(thing, FunctionType) and package_of(thing.__module__) == stage.callee.home
     ]
     for function in functions:
         found |= dict.fromkeys(_made_by(function))
@@ -49,6 +49,11 @@ def nested_retries(stage: Stage) -> list[str]:
         if more and not (told_by_call and member_of(thing, "max_retries") is not None):
             found[_retries_words(name, type(thing), more)] = None
     return [f"stage {stage.name!r}: {words}" for words in found]
+
+
+def _is_a(thing: Any, kind: type) -> bool:
+    """As isinstance, which would ask a foreign thing for its class."""
+    return issubclass(type(thing), kind)
 
 
 def _retries_words(name: str, kind: type, more: float) -> str:
@@ -78,7 +83,7 @@ def _made_by(function: FunctionType) -> Iterator[str]:
                 yield f"{function.__name__} makes a client of {used[0]} without max_retries=0"
 
 
-def _reach(call: Callable[..., Any], home: str) -> Iterator[tuple[str, object]]:
+def _reach(call: Callable[..., Any], home: str) -> Iterator[tuple[str, Any]]:
     """What a function leads to, with the name by which it does, each thing once."""
     seen: set[int] = set()
     left = deque([_Place(getattr(call, "__name__", "it"), call, 0)])
@@ -131,11 +136,11 @@ def _held_by_function(function: FunctionType, home: str) -> Iterator[tuple[str, 
             yield from _named_in(code, function.__globals__)
 
 
-def _named_in(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def _named_in(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What the names in a code stand for: globals, modules, and what those have of these names."""
     for name in code.co_names:
         found = names.get(name, sys.modules.get(name))
-        if isinstance(found, ModuleType):
+        if _is_a(found, ModuleType):
             inner = vars(found)
             yield from ((one, inner[one]) for one in code.co_names if one in inner)
         elif name in names:

@@ -138,7 +138,8 @@ def retries_of(thing: object) -> float:
     return 0 if known is None else try_or_none(known, thing) or 0
 
 
-def telling_argument(thing: object) -> str | None:
+def telling_argument(thing: Any) -> str | None:
     """Of a class whose clients try again unless they are told otherwise: the argument that tells them."""
-    names = (try_or_none(class_names, thing) or []) if isinstance(thing, type) else []
+    is_class = issubclass(type(thing), type)  # isinstance would ask a foreign thing for its class
+    names = (try_or_none(class_names, thing) or []) if is_class else []
     return next((TELLING[name] for name in names if name in TELLING), None)
