@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tools.pages.text import Missing, code, prose, table
 
 import perdure
+from perdure.app.gates import GateStanding
 from perdure.app.jobs import Jobs
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.engine.batch.feeding import Fed
@@ -55,7 +56,7 @@ GIVEN: dict[type, str] = {
     EmbeddedWorker: "`App.working`",
 }
 # The same of values; they are not exported, since nobody has to name them.
-VALUES = (BulkView, Fed, PayloadView, Preview, RedrivePreview, RunCounts)
+VALUES = (BulkView, Fed, GateStanding, PayloadView, Preview, RedrivePreview, RunCounts)
 # Called by the engine, on values that it alone has.
 INSIDE = {
     "Item.options", "Listener.fail", "Listener.hand", "Listener.has_room",

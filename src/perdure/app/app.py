@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 from perdure.app.calling.calls import terms_of
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
+from perdure.app.gates import GateStanding, standing_of
 from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
@@ -267,6 +268,14 @@ class App:
     def settings(self) -> Settings:
         """The settings in force, and where each comes from."""
         return self._session.settings
+
+    def gate(self, name: str) -> GateStanding:
+        """How the gate of an upstream or a credential stands now, for a line to those who wait while it is held."""
+        return standing_of(self._session, name)
+
+    async def gate_async(self, name: str) -> GateStanding:
+        """As `gate`, without blocking the event loop."""
+        return await asyncio.to_thread(self.gate, name)
 
     def ready(self) -> None:
         """Connect to the store, and give every pipeline that is declared by now its place in it.
