@@ -504,14 +504,14 @@ def test_a_change_is_a_line_at_warning_with_its_reason(caplog):
         EventName.GATE_CHANGED,
         caplog,
         gate="vendor",
-        status="held",
+        gate_state="held",
         move="trip",
         reason="held: 10 of the last 20 calls failed",
         generation=3,
     )
     assert held.levelname == "WARNING"
     line = TextFormatter().format(held)
-    assert "gate_changed gate=vendor status=held move=trip reason=held: 10 of the last" in line
+    assert "gate_changed gate=vendor gate_state=held move=trip reason=held: 10 of the last" in line
     assert json.loads(JsonFormatter().format(held))["gate"] == "vendor"
 
 

@@ -196,6 +196,7 @@ class Expired(Struct, frozen=True):
     isolation: int
     run: int | None = None
     request_id: str = ""
+    owner: str = ""
 
 
 class Part(Struct, frozen=True):
@@ -230,6 +231,7 @@ class Attempt(Struct, frozen=True, gc=False):
     """The row that an ended attempt leaves behind; written once, never changed.
 
     ``called`` says that its stage names an upstream, and had begun; it is counted in the job's runs, and not kept with the row.
+    Nor is ``upstream``, which is for those who are told.
     """
 
     stage: str
@@ -251,6 +253,7 @@ class Attempt(Struct, frozen=True, gc=False):
     tokens_out: int = 0
     cost_nusd: int = 0
     called: bool = False
+    upstream: str | None = None
 
 
 class Capture(Struct, frozen=True, gc=False):
@@ -274,7 +277,9 @@ class Record(Struct, frozen=True, gc=False):
     ``lane_from`` is the lane that it leaves, where that is another one.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
-    ``pipeline``, ``run``, ``attempts_max`` and ``request_id`` are for those who are told of it: no store writes them.
+    ``pipeline``, ``run``, ``attempts_max``, ``request_id`` and what follows are for those who are told of it: no store
+    writes them. ``hinted`` says that an upstream asked for the delay, and ``pause_s`` is a delay for which the caller of a
+    call waits itself.
     """
 
     no: int
@@ -306,6 +311,9 @@ class Record(Struct, frozen=True, gc=False):
     attempts_max: int | None = None
     lane_from: int | None = None
     request_id: str | None = None
+    owner: str = ""
+    hinted: bool | None = None
+    pause_s: float = 0.0
 
 
 class Receipt(Struct, frozen=True, gc=False):

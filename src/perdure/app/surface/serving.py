@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from traceback import walk_tb
 from typing import Any
 
 from perdure.app.job_filters import dead_meant
@@ -13,10 +12,10 @@ from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
+from perdure.engine.observe import trace_of
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
 from perdure.model.operations import BulkView, Deed
-from perdure.rules.redact import safe_line
 
 __all__ = [
     "TRACEBACK",
@@ -61,14 +60,3 @@ def owner_rate(rate: str | None) -> tuple[int, float] | None:
     count = re.match(r"\s*([0-9_.]+)", str(rate))
     burst = per_s if count is None else float(count[1].replace("_", ""))
     return max(1, int(burst)), 1 / per_s
-
-
-def trace_of(error: BaseException) -> str:
-    """What was raised, and where, innermost first, on one line for a log: the words without secrets, no values."""
-    frames = [
-        f"{frame.f_globals.get('__name__', '?')}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
-    ]
-    told = f"{type(error).__qualname__}: {safe_line(str(error))} at {' < '.join(reversed(frames))}"
-    before = error.__cause__ or error.__context__
-    return told if before is None else f"{told}; after {trace_of(before)}"
