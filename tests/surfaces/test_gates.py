@@ -17,7 +17,8 @@ from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
-from perdure.observers.log import JsonFormatter, TextFormatter, log_event
+from perdure.observers.event_lines import JsonFormatter, TextFormatter
+from perdure.observers.log import log_event
 from perdure.rules.gate.gate import Gate, HoldCause, Step
 from perdure.rules.gate.limit_slices import Slice
 from perdure.surfaces.cli.root import cli, main

@@ -50,6 +50,7 @@ class EventName(StrEnum):
     GATE_PROBED = "gate_probed"
     GATE_PACED = "gate_paced"
     GATE_ALERT = "gate_alert"
+    LINES_DROPPED = "lines_dropped"
 
 
 class Event(Struct, frozen=True):
@@ -126,6 +127,7 @@ FIELDS: dict[str, str] = {
     "generation": "the number of changes of the gate so far",
     "rate_per_s": "calls a second from now on",
     "was_per_s": "calls a second before this",
+    "dropped": "log lines that were not written, since this was last told",
 }
 
 _SETTLED = (
@@ -389,5 +391,11 @@ EVENTS: dict[EventName, EventFacts] = {
         "error",
         "A gate is held until a person releases it: a bill, a key, or a pause longer than we wait for.",
         ("gate", "reason"),
+    ),
+    EventName.LINES_DROPPED: EventFacts(
+        "warning",
+        "The log has lost lines: whoever reads it did not take them for a while, or was gone. The log writes this by "
+        "itself as soon as lines are taken again; observers are not told.",
+        ("dropped",),
     ),
 }

@@ -16,6 +16,7 @@ from perdure.engine.observe import trace_of
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import UnknownName
 from perdure.model.operations import BulkView, Deed
+from perdure.observers.log import write_logs
 
 __all__ = [
     "TRACEBACK",
@@ -26,6 +27,7 @@ __all__ = [
     "pipeline_named",
     "trace_of",
     "working",
+    "write_server_log",
 ]
 
 _DISCARD_STEPS_MAX = 5  # pages that a request discards itself; workers go on
@@ -50,6 +52,12 @@ def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     """A worker inside this process, for as long as the block lasts."""
     config = load(store=session.url, concurrency=concurrency)
     return EmbeddedWorker(session, config, queues=(), categories=())
+
+
+def write_server_log() -> None:
+    """Write the log to standard error, as the settings say: as a worker does."""
+    config = load()
+    write_logs(form=config.log_format, level=config.log_level)
 
 
 def owner_rate(rate: str | None) -> tuple[int, float] | None:

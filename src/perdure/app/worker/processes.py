@@ -27,7 +27,7 @@ from perdure.model.errors import StoreUnavailable
 from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.ports import Observer, Store
 
 _SUSPECT_IDLE_S = 20.0
@@ -86,7 +86,10 @@ def work(
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
-    return process.main()
+    try:
+        return process.main()
+    finally:
+        flush_logs()
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
@@ -104,7 +107,15 @@ def supervise(
 ) -> int:
     """Be a supervisor until told to stop; the exit status. ``lanes`` are those that its children serve."""
     write_logs(form=config.log_format, level=config.log_level)
-    told = Observers([log_event, *observers])
+    try:
+        return _supervise(url, config, spawn, lanes, Observers([log_event, *observers]))
+    finally:
+        flush_logs()  # whoever says more after this says it below
+
+
+def _supervise(
+    url: str, config: Config, spawn: Spawn, lanes: Sequence[Lane], told: Observers
+) -> int:
     orders = _Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.heed)

@@ -10,7 +10,7 @@ import click
 
 from perdure.app import load_session
 from perdure.app.surface.access import tokens
-from perdure.app.surface.serving import working
+from perdure.app.surface.serving import working, write_server_log
 from perdure.model.errors import CallerError
 from perdure.surfaces.cli.options import app_store_option, command, for_app
 
@@ -79,6 +79,7 @@ def serve(
 
     for_app(store)
     session = load_session(app)
+    write_server_log()
     session.make_ready()
     if host not in _LOOPBACK and not tokens(session):
         raise CallerError(
