@@ -28,7 +28,7 @@ from perdure.engine.worker.worker import Worker
 from perdure.model.errors import CallerError, CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
-from perdure.observers.log import log, write_logs
+from perdure.observers.log import flush_logs, log, write_logs
 from perdure.stores.opening import open_store
 from perdure.surfaces.cli.serve import serve
 from perdure.testing import VirtualClock
@@ -230,6 +230,7 @@ def what_is_logged(ground: Ground) -> object:
     try:
         write_logs(form=ground.config.log_format, level=ground.config.log_level)
         logging.getLogger("perdure").info("a word")
+        flush_logs()
         text = ground.capsys.readouterr().err
         return text.count("a word"), text.startswith("{")
     finally:

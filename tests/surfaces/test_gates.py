@@ -17,7 +17,8 @@ from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
-from perdure.observers.log import JsonFormatter, TextFormatter, log_event
+from perdure.observers.event_lines import JsonFormatter, TextFormatter
+from perdure.observers.log import log_event
 from perdure.rules.gate.gate import Gate, HoldCause, Step
 from perdure.rules.gate.limit_slices import Slice
 from perdure.surfaces.cli.root import cli, main
@@ -507,14 +508,14 @@ def test_a_change_is_a_line_at_warning_with_its_reason(caplog):
         EventName.GATE_CHANGED,
         caplog,
         gate="vendor",
-        status="held",
+        gate_state="held",
         move="trip",
         reason="held: 10 of the last 20 calls failed",
         generation=3,
     )
     assert held.levelname == "WARNING"
     line = TextFormatter().format(held)
-    assert "gate_changed gate=vendor status=held move=trip reason=held: 10 of the last" in line
+    assert "gate_changed gate=vendor gate_state=held move=trip reason=held: 10 of the last" in line
     assert json.loads(JsonFormatter().format(held))["gate"] == "vendor"
 
 

@@ -1,6 +1,7 @@
 """perdure serve: where it listens, and how it ends."""
 
 import importlib
+import json
 import os
 import signal
 import socket
@@ -60,7 +61,10 @@ def test_a_free_port_is_told_and_a_signal_ends_it_with_its_worker(serve):
             assert serving.wait(30) == 0
         finally:
             serving.kill()
-        assert "worker_lost" not in serving.stderr.read()
+        lines = [json.loads(line) for line in serving.stderr.read().splitlines()]
+    events = [line["event"] for line in lines]
+    assert "worker_started" in events
+    assert "worker_lost" not in events
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(serve):

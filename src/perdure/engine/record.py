@@ -55,7 +55,7 @@ from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Usage()
 _NO_EVIDENCE = Evidence()
-_NAMED = ("no", "id", "token", "pipeline", "run", "request_id")
+_NAMED = ("no", "id", "token", "pipeline", "run", "request_id", "owner")
 _KEPT = (*_NAMED, "stage", "lane", "counters", "past", "isolation")
 EXPIRED_WORDS = "the deadline passed while the job waited"
 
@@ -98,7 +98,8 @@ def _record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: St
         case HandOver(delay_s, kind, _, _):
             status = AttemptStatus.HANDED_OVER
             again = _requeue_record(ending, decision, stage, status, None, delay_s, kind)
-            return replace(again, counters=ZERO, past=ZERO, isolation=0)
+            attempts_max = stage.policy.attempts_max  # it is judged by that from now on
+            return replace(again, counters=ZERO, past=ZERO, isolation=0, attempts_max=attempts_max)
         case Fail():
             return _failure_record(ending, decision, stage)
         case CancelJob():
@@ -110,7 +111,8 @@ def _record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: St
 
 def in_place(retry: Record) -> Record:
     """A retry for which its caller waits itself, so the store claims the job again at once."""
-    return replace(retry, move=Move.REPEAT, state=State.PROCESSING, delay_s=0.0, reclaim=True)
+    again = replace(retry, move=Move.REPEAT, state=State.PROCESSING, reclaim=True)
+    return replace(again, delay_s=0.0, pause_s=retry.delay_s or 0.0)
 
 
 def outcome_of_refusal(record: Record, reason: str) -> Unstorable | Raised:
@@ -221,6 +223,7 @@ def _requeue_record(
         isolation=_isolation(counters, claim.past, policy) if crashed else claim.isolation,
         delay_s=delay_s,
         attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
+        hinted=None if isinstance(decision, Release) else decision.hinted,
         error_kind=None if kind is None else kind.value,
         error_code=code,
         error_message=message,

@@ -62,7 +62,8 @@ class Succeed(Struct, frozen=True):
 class Retry(Struct, frozen=True):
     """Queue the job again, due after ``delay_s`` by the store's clock.
 
-    ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told.
+    ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told. ``hinted``: the
+    delay is the one that the upstream asked for, and not ours; to be told, here as in `HandOver`.
     """
 
     delay_s: float
@@ -71,6 +72,7 @@ class Retry(Struct, frozen=True):
     why: Why
     hold: Hold | None = None
     attempts_max: int | None = None
+    hinted: bool = False
 
 
 class Fail(Struct, frozen=True):
@@ -94,6 +96,7 @@ class HandOver(Struct, frozen=True):
     kind: Kind | None
     why: Why
     hold: Hold | None = None
+    hinted: bool = False
 
 
 class CancelJob(Struct, frozen=True):

@@ -32,6 +32,7 @@ DETAIL_CHARS_MAX = 500  # of that, kept with a dead letter to tell it from other
 CAPTURE_BYTES_MAX = 262_144  # raw output of one call; what is longer is cut, and says so
 CAPTURES_MAX = 4  # of one attempt
 ITEM_PAGE_ROWS = 500  # items of a run that are read at once
+LOG_LINES_MAX = 10_000  # that wait to be written; as many take 30 MB, and seconds of the worst day
 NOTE_CHARS_MAX = 200  # what a stage says beside its progress, one line
 NAMES_MAX = 12  # class names kept of an exception's ancestry
 CAUSES_MAX = 4  # links kept of an exception's cause chain

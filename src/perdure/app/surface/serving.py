@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
-from traceback import walk_tb
 from typing import Any
 
 from perdure.app.calling.calls import terms_of
@@ -15,11 +14,12 @@ from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
+from perdure.engine.observe import trace_of
 from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import StoreError, UnknownName
 from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
-from perdure.rules.redact import safe_line
+from perdure.observers.log import write_logs
 
 __all__ = [
     "TRACEBACK",
@@ -32,6 +32,7 @@ __all__ = [
     "trace_of",
     "why_not_ready",
     "working",
+    "write_server_log",
 ]
 
 _DISCARD_STEPS_MAX = 5  # pages that a request discards itself; workers go on
@@ -96,6 +97,12 @@ def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     return EmbeddedWorker(session, settings.config, queues=(), categories=())
 
 
+def write_server_log(session: Session) -> None:
+    """Write the log to standard error, as the settings say: as a worker does."""
+    config = session.settings.config
+    write_logs(form=config.log_format, level=config.log_level)
+
+
 def owner_rate(rate: str | None) -> tuple[int, float] | None:
     """How many requests may come at once and every how many seconds one more: ``"50/s"`` is 50, and one every 20 ms."""
     per_s = rate_per_s("rate_per_owner", rate)
@@ -104,14 +111,3 @@ def owner_rate(rate: str | None) -> tuple[int, float] | None:
     count = re.match(r"\s*([0-9_.]+)", str(rate))
     burst = per_s if count is None else float(count[1].replace("_", ""))
     return max(1, int(burst)), 1 / per_s
-
-
-def trace_of(error: BaseException) -> str:
-    """What was raised, and where, innermost first, on one line for a log: the words without secrets, no values."""
-    frames = [
-        f"{frame.f_globals.get('__name__', '?')}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
-    ]
-    told = f"{type(error).__qualname__}: {safe_line(str(error))} at {' < '.join(reversed(frames))}"
-    before = error.__cause__ or error.__context__
-    return told if before is None else f"{told}; after {trace_of(before)}"

@@ -23,7 +23,7 @@ from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.proc import ProcessTable
 from perdure.model.errors import StoreError
 from perdure.model.workers import NewWorker, Role
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 
 _SAID_BYTES_MAX = 65_536
 
@@ -67,6 +67,7 @@ def main() -> NoReturn:
 
 def _speak(aloud: int) -> None:
     """Write to the host's standard error from now on, beginning with what we have written so far."""
+    flush_logs()
     said = os.pread(2, _SAID_BYTES_MAX, 0)
     os.dup2(aloud, 2)
     os.close(aloud)

@@ -30,7 +30,7 @@ from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
 from perdure.observers.figure_cells import cells_in
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.observers.process_figures import ProcessFigures
 from perdure.ports import Observer, Store
 
@@ -95,7 +95,10 @@ def work(
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
-    return process.main()
+    try:
+        return process.main()
+    finally:
+        flush_logs()
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
@@ -119,6 +122,20 @@ def supervise(
         told.add(port.figures, turns=port.figures.add_turn)
         told.tell(EventName.METRICS_SERVED, address=port.address)
         port.look()
+    try:
+        return _supervise(url, config, spawn, lanes, told, port)
+    finally:
+        flush_logs()  # whoever says more after this says it below
+
+
+def _supervise(
+    url: str,
+    config: Config,
+    spawn: Spawn,
+    lanes: Sequence[Lane],
+    told: Observers,
+    port: MetricsPort | None,
+) -> int:
     orders = _Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.heed)

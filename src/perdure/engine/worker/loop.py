@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
-from perdure.engine.observe import Observers
+from perdure.engine.observe import Observers, trace_of
 from perdure.model.errors import StoreError, WorkerDead
 
 log = logging.getLogger("perdure")
@@ -126,8 +126,8 @@ class Loop:
         except StoreError as away:
             self._observers.store_is_away(away)
             return _BAD_TURN_S
-        except Exception:
-            log.exception("a turn failed; it will be tried again")
+        except Exception as error:
+            log.error("a turn failed; it will be tried again: %s", trace_of(error))
             return _BAD_TURN_S
         self._turned_s = monotonic()
         return wait_s

@@ -10,7 +10,7 @@ import click
 
 from perdure.app import load_session
 from perdure.app.surface.access import tokens
-from perdure.app.surface.serving import working
+from perdure.app.surface.serving import working, write_server_log
 from perdure.model.errors import CallerError
 from perdure.surfaces.cli.options import app_store_option, command, for_app
 
@@ -80,6 +80,7 @@ def serve(
     for_app(store)
     session = load_session(app)
     host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
+    write_server_log(session)
     session.make_ready()
     now = session.opened.reader.now()
     if host not in _LOOPBACK and not any(one.is_good(now) for one in tokens(session)):
