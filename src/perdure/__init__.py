@@ -10,7 +10,7 @@ if _typing.TYPE_CHECKING:
     from perdure.app.dead_letters import DeadLetters, Redrive
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
-    from perdure.app.settings import Alias, Settings, load_settings
+    from perdure.app.session.settings import Alias, Settings, load_settings
     from perdure.engine.attempt.context import Context
     from perdure.engine.batch.report import Report
     from perdure.engine.enqueue import Item
@@ -176,7 +176,7 @@ _NAMES = {
     "perdure.app.dead_letters": "DeadLetters Redrive",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
-    "perdure.app.settings": "Alias Settings load_settings",
+    "perdure.app.session.settings": "Alias Settings load_settings",
     "perdure.engine.attempt.context": "Context",
     "perdure.engine.batch.report": "Report",
     "perdure.engine.enqueue": "Item",

@@ -1,7 +1,7 @@
 """One table of settings: name, type, default, unit, help, secret; and the order in which their values are looked for.
 
 The default is beaten by the settings file, that by the environment, and that by what is given in code or typed as an
-option. An application may have names of its own for settings, in a file and in the environment (`app/settings.py`); on
+option. An application may have names of its own for settings, in a file and in the environment (`app/session/settings.py`); on
 each of these two levels our own name beats the application's. Every value that is found is checked, also one that
 another beats, and all mistakes are told at once.
 """

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure.app import load_pipeline, load_session
-from perdure.app.settings import Settings
+from perdure.app.session.settings import Settings
 from perdure.config import SETTINGS
 from perdure.model.errors import ConfigError
 from perdure.surfaces.cli.root import cli

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tools.pages.text import Missing, code, prose, table
 
 import perdure
-from perdure.app.gates import GateStanding
 from perdure.app.jobs import Jobs
+from perdure.app.surface.gate_standing import GateStanding
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.operate.eligible import RedrivePreview

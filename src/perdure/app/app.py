@@ -9,13 +9,13 @@ from typing import Any, TypeVar, overload
 from perdure.app.calling.calls import terms_of
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
-from perdure.app.gates import GateStanding, standing_of
 from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
 from perdure.app.session.session import Session
-from perdure.app.settings import Settings, load_settings
+from perdure.app.session.settings import Settings, load_settings
+from perdure.app.surface.gate_standing import GateStanding, standing_of
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
 from perdure.engine.attempt.captures import TRACEBACK

@@ -12,7 +12,7 @@ from functools import cached_property
 from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
 from perdure.app.session.opening import open_store
-from perdure.app.settings import Settings, load_settings
+from perdure.app.session.settings import Settings, load_settings
 from perdure.engine.batch.runs import Runs
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.upstreams import Upstreams

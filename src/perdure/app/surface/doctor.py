@@ -10,7 +10,7 @@ from datetime import datetime
 
 from perdure.app.session.opening import open_store
 from perdure.app.session.session import Session
-from perdure.app.settings import Settings, load_settings
+from perdure.app.session.settings import Settings, load_settings
 from perdure.config import AT_ODDS, file_path, misspelt_variables
 from perdure.engine.batch.runs import unfed_at
 from perdure.engine.batch.unattended import workers_alive

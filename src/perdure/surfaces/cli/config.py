@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from perdure.app import load_session, settings_file, shown_url
-from perdure.app.settings import Settings, load_settings
+from perdure.app.session.settings import Settings, load_settings
 from perdure.surfaces.cli.options import (
     app_store_option,
     check_app_store,
