@@ -80,7 +80,7 @@ def queue_to(log, pipe) -> Iterator[Callable[..., LogQueue]]:
     yield make
     pipe.hang_up()
     for one in made:
-        thread = one._thread
         one.close()
-        if thread is not None:
+    for thread in threading.enumerate():  # also those of a queue that the test has closed
+        if thread.name == "perdure-log":
             thread.join()

@@ -21,7 +21,7 @@ from tools.pages.text import Missing, code, prose, table
 
 import perdure
 from perdure.app.jobs import Jobs
-from perdure.app.surface.gate_standing import GateStanding
+from perdure.app.session.gate_standing import GateStanding
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.operate.eligible import RedrivePreview

@@ -13,9 +13,9 @@ from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
+from perdure.app.session.gate_standing import GateStanding, standing_of
 from perdure.app.session.session import Session
 from perdure.app.session.settings import Settings, load_settings
-from perdure.app.surface.gate_standing import GateStanding, standing_of
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
 from perdure.engine.attempt.captures import TRACEBACK

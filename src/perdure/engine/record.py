@@ -211,8 +211,7 @@ def _requeue_record(
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
-    apart = isinstance(ending.outcome, Lost) and ending.outcome.apart
-    crashed = counted is Counted.CRASHES and not apart
+    crashed = counted is Counted.CRASHES and not getattr(ending.outcome, "apart", False)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
         claim,

@@ -11,7 +11,7 @@ from perdure.model.events import FIELDS
 
 # Of jobs and attempts as the API and `--json` show them, and of results; a test holds it to them.
 SHOWN_FIELDS = frozenset({
-    "attempts", "attempts_max", "cost_usd", "created_at", "deadline_at", "decision", "duration_s", "ended_at", "error",
+    "attempts", "attempts_max", "cost_usd", "created_at", "deadline_at", "decision", "detail", "duration_s", "ended_at", "error",
     "error_code", "error_detail", "error_kind", "failures", "finished_at", "id", "job_id", "key", "label",
     "last_attempt_at", "life", "next_run_at", "number", "ok", "owner", "pipeline", "priority", "request_id", "result",
     "retries_manual", "retry_after_ms", "stage", "started_at", "state", "status", "token", "tokens_in", "tokens_out",

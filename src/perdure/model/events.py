@@ -134,12 +134,9 @@ FIELDS: dict[str, str] = {
     "dropped": "log lines that were not written, since this was last told",
 }
 
+_WHOSE = ("job_id", "request_id", "owner", "pipeline", "run")
 _SETTLED = (
-    "job_id",
-    "request_id",
-    "owner",
-    "pipeline",
-    "run",
+    *_WHOSE,
     "worker",
     "status",
     "stage",
@@ -172,35 +169,13 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.JOB_CLAIMED: EventFacts(
         "debug",
         "A job is in this worker's hands and its stage starts, for the `attempt`-th time in this life.",
-        (
-            "job_id",
-            "request_id",
-            "owner",
-            "pipeline",
-            "run",
-            "worker",
-            "status",
-            "stage",
-            "attempt",
-            "token",
-        ),
+        (*_WHOSE, "worker", "status", "stage", "attempt", "token"),
         level_again="info",
     ),
     EventName.JOB_PROGRESSED: EventFacts(
         "debug",
         "A stage says how far it is. Told at most once a second, and the one event that stands for nothing durable.",
-        (
-            "job_id",
-            "request_id",
-            "owner",
-            "pipeline",
-            "run",
-            "stage",
-            "attempt",
-            "done",
-            "total",
-            "note",
-        ),
+        (*_WHOSE, "stage", "attempt", "done", "total", "note"),
     ),
     EventName.JOB_ADVANCED: EventFacts(
         "debug",
@@ -257,18 +232,7 @@ EVENTS: dict[EventName, EventFacts] = {
         "warning",
         "The store did not accept what a worker said about an attempt: another hand has the job, or the row could not "
         "be written.",
-        (
-            "job_id",
-            "request_id",
-            "owner",
-            "pipeline",
-            "run",
-            "worker",
-            "stage",
-            "attempt",
-            "token",
-            "reason",
-        ),
+        (*_WHOSE, "worker", "stage", "attempt", "token", "reason"),
     ),
     EventName.METRICS_SERVED: EventFacts(
         "info",

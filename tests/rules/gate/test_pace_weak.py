@@ -102,9 +102,9 @@ def test_each_refusal_among_the_first_calls_halves_what_may_be_in_flight():
     assert (pace.allowance, pace.rate_per_s) == (3.0, None)
     pace = after_refusal(pace, STANDARD, sent_at=at(0), now=at(1))  # it knew nothing of the first
     assert pace.allowance == 3.0
-    for n in range(2, 5):
-        pace = after_refusal(pace, STANDARD, sent_at=at(n), now=at(n))
-    assert pace.allowance == STANDARD.start_calls
+    least = replace(pace, allowance=1.0, limit=Trouble(share=0.1))
+    least = after_refusal(least, STANDARD, sent_at=at(2), now=at(2))
+    assert (least.allowance, least.rate_per_s) == (STANDARD.start_calls, None)
 
 
 def test_refusals_that_stay_when_calls_are_fewer_are_learned_as_noise():
