@@ -20,8 +20,8 @@ from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
+from perdure.app.session.metrics import CONTENT_TYPE, metrics_text
 from perdure.app.session.opening import open_store
-from perdure.app.surface.metrics import CONTENT_TYPE, metrics_text
 from perdure.app.worker.metrics_port import Answering
 from perdure.engine.observe import trace_of
 from perdure.model.errors import PerdureError

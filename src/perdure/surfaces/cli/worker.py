@@ -19,9 +19,9 @@ from perdure.app import (
     supervise,
     work,
 )
+from perdure.app.session.metrics import check_metrics_extra
 from perdure.app.session.session import Session
 from perdure.app.session.settings import Settings, SettledValue
-from perdure.app.surface.metrics import check_metrics_extra
 from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from perdure.app.session.metrics import CONTENT_TYPE, check_metrics_extra, metrics_of
 from perdure.app.surface import gate_control, queue_control
 from perdure.app.surface.gate_control import GateAnswer
-from perdure.app.surface.metrics import CONTENT_TYPE, check_metrics_extra, metrics_of
 from perdure.app.surface.queue_control import QueueAnswer
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
