@@ -291,6 +291,5 @@ def _flush_all() -> None:
 
 
 os.register_at_fork(after_in_child=_begin_all_anew)
-atexit.register(
-    _flush_all
-)  # the library does so itself only for those whom no dictConfig has closed
+# The library flushes at the end, too, but not those whom a dictConfig has closed.
+atexit.register(_flush_all)
