@@ -198,8 +198,9 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
     named = _name(files.items, chosen)
-    name = named or pipe._session.ids.next()
+    name = named
     if chosen["new"]:
+        name = named or pipe._session.ids.next()
         _tell_new(pipe, files, name, chosen["owner"])
     order = RunRequest(
         items=_items(files.items, chosen["form"]),
