@@ -30,21 +30,13 @@ from perdure import NotCancellable, NotRetriable
 from .app import GATEWAY, Converter, make_converter
 from .files import Listed
 from .metrics import metrics_of
-from .refusals import (
-    CODES,
-    HANDLERS,
-    Refused,
-    error_of,
-    line_of,
-    wants_page,
-)
+from .refusals import CODES, HANDLERS, Refused, error_of, line_of, wants_page
 from .sessions import Sessions, check_origin
 from .settings import Settings
-from .templates import PAGE, PAGES, iso
+from .templates import PAGE, PAGES, clean_name, iso
 
 FORM_BYTES = 64 * 1024  # what a form may add to its files
 FILES_MAX = 50  # in one request
-NAME_CHARS_MAX = 200
 GATE_LOOK_S = 1.0  # the banner is for everybody: one look at the gate a second is enough
 
 log = logging.getLogger("converter")
@@ -65,7 +57,7 @@ def make_api(settings: Settings | None = None) -> Starlette:
             Route("/api/jobs/{id}/retry", site.retry, methods=["POST"]),
             Route("/api/jobs/{id}/download", site.download),
             Route("/metrics", site.tell_metrics),
-            Mount("/page", StaticFiles(directory=PAGE)),
+            Mount("/page", StaticFiles(directory=PAGE / "static")),
         ],
         middleware=[Middleware(Sessions)],
         exception_handlers=HANDLERS,
@@ -184,7 +176,7 @@ class Site:
         owner, ids, refusals = request.scope["owner"], [], []
         async with form_files(request, self._settings.upload_bytes_max) as files:
             for file in files:
-                name = (file.filename or "file.pdf")[-NAME_CHARS_MAX:]
+                name = clean_name(file.filename or "")
                 try:
                     ids.append(await run_in_threadpool(self._accept, file, name, owner))
                 except Refused as refused:

@@ -4,7 +4,7 @@ import logging
 
 import psycopg
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from perdure import StoreError
@@ -82,6 +82,7 @@ async def refuse_unknown(request: Request, error: Exception) -> Response:
 
 HANDLERS = {
     Refused: refuse,
+    ClientDisconnect: refuse_away,  # in the middle of an upload; nobody reads the answer
     HTTPException: refuse_http,
     psycopg.OperationalError: refuse_away,
     StoreError: refuse_away,

@@ -1,11 +1,19 @@
-"""The templates of the page, and moments and sizes as people read them."""
+"""The templates of the page, and names, moments and sizes as people read them."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 PAGE = Path(__file__).with_name("page")
+NAME_CHARS_MAX = 200
+
+
+def clean_name(said: str) -> str:
+    """What somebody calls a file: without folders, and without signs that are no text."""
+    name = re.split(r"[/\\]", said.encode("utf-8", "replace").decode())[-1]
+    return re.sub(r"[\x00-\x1f\x7f]", "", name).strip()[-NAME_CHARS_MAX:] or "file.pdf"
 
 
 def iso(moment: datetime | None) -> str | None:

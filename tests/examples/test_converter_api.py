@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from examples.converter.refusals import CODES
 from examples.converter.samples import BROKEN_PDF, make_pdf
+from examples.converter.templates import clean_name
 from lxml import etree
 
 from tests.examples.converter_kit import FAR_S, Trial, User, error_in, pdf_of, until
@@ -170,6 +171,26 @@ def test_an_upload_that_is_not_stored_leaves_no_job_and_no_file(make_converter_t
         assert rows(trial, "SELECT count(*) FROM converter_files") == [(0,)]
 
 
+NAMES = {
+    "../../etc/passwd.pdf": "passwd.pdf",
+    "C:\\Users\\ann\\a.pdf": "a.pdf",
+    "a\x1b\x7fb.pdf": "ab.pdf",
+    "x" * 300 + ".pdf": "x" * 196 + ".pdf",
+    "<img src=x onerror=alert(1)>.pdf": "<img src=x onerror=alert(1)>.pdf",
+}
+
+
+def test_a_name_is_text_without_folders_and_is_only_ever_shown(quiet):
+    ann = quiet.user()
+    for said, kept in NAMES.items():
+        job_id = ann.upload(pdf_of(said), said)
+        assert ann.jobs()[job_id]["filename"] == kept
+        assert (quiet.settings.uploads_dir / f"{quiet.job(job_id).view().key}.pdf").exists()
+    assert "<img src=x" not in ann.get("/").text
+    assert clean_name("a\x00\r\n\udc80b.pdf") == "a?b.pdf"
+    assert clean_name(" \t") == "file.pdf"
+
+
 # -- the list --------------------------------------------------------------------------------
 
 
@@ -324,6 +345,7 @@ def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_tria
         stray = trial.settings.uploads_dir / "stray.pdf"
         stray.write_bytes(b"of an upload that was never committed")
         assert trial.converter.files.sweep() == {"expired": 0, "strays": 0}
+        assert rows(trial, "SELECT name, spec FROM perdure_schedules") == [("sweeps", "every 10m")]
         with psycopg.connect(trial.settings.database_url) as cx:  # two hours later
             cx.execute(
                 "UPDATE perdure_jobs SET updated_at = updated_at - 7200000000 WHERE pipeline = 'conversions'"

@@ -67,6 +67,25 @@ def test_sigterm_finishes_what_it_can_and_gives_the_rest_back_and_nothing_is_cou
         assert_books_balance(trial)
 
 
+def test_a_long_job_keeps_its_lease(make_converter_trial):
+    with make_converter_trial() as trial, trial.working(lease_ttl_s=LEASE_S):
+        trial.order(hang=True)
+        job = trial.job(trial.user().upload(pdf_of("long")))
+        until("it is in work", lambda: job.state == "processing")
+        begun = row_of(trial, job.id)["lease_expires_at"]
+        until(
+            "its lease has run out twice",
+            lambda: row_of(trial, job.id)["now"] > begun + timedelta(seconds=LEASE_S),
+        )
+        lease = row_of(trial, job.id)
+        assert (lease["status"], lease["attemptCount"]) == ("processing", 1)
+        assert lease["lease_expires_at"] > lease["now"] > begun
+        trial.order()
+        until("it is complete", lambda: job.state == "succeeded")
+        assert len(job.attempts()) == 1
+
+
+@pytest.mark.long  # a killed worker's job is taken over in test_converter_load.py, too
 def test_a_long_job_keeps_its_lease_and_a_killed_worker_s_job_is_taken_over(make_converter_trial):
     with make_converter_trial(lease_ttl_s=LEASE_S) as trial:
         ann = trial.user()

@@ -85,6 +85,7 @@ document.addEventListener("submit", async (event) => {
   if (event.target === upload || event.target.method !== "post") return;
   event.preventDefault();
   const button = event.target.querySelector("button");
+  if (button.ariaDisabled) return;  // pressed twice
   button.setAttribute("aria-disabled", "true");
   try {
     const answer = await fetch(event.target.action, {method: "POST", headers: {Accept: "application/json"}});
@@ -164,5 +165,6 @@ upload.addEventListener("drop", async (event) => {
 
 upload.querySelector(".drop").hidden = false;
 document.getElementById("reload").hidden = true;
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
 putTimesRight(document);
 keepAsking();
