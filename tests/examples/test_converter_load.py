@@ -15,6 +15,8 @@ import psycopg
 import pytest
 from examples.converter.demo import BadDay, Ended
 
+from tests.examples.converter_kit import pdf_of
+
 pytestmark = pytest.mark.story
 
 SHOWN = """() => [...document.querySelectorAll("#rows > tr")].map(
@@ -92,10 +94,10 @@ def history_of(cursor: psycopg.Cursor, job_id: str) -> tuple[list[datetime], lis
     return [at for at, _ in rows], [STATES.get(event, "queued") for _, event in rows]
 
 
-def wrongly_shown(day: BadDay, watch: Watch) -> list[str]:
+def wrongly_shown(database_url: str, watch: Watch) -> list[str]:
     """What was shown of a job at a moment at which it was something else."""
     found = []
-    with psycopg.connect(day.database_url) as cx, cx.cursor() as cursor:
+    with psycopg.connect(database_url) as cx, cx.cursor() as cursor:
         for (job_id, at), states in watch.shown.items():
             moments, was = history_of(cursor, job_id)
             truth = was[bisect_right(moments, at) - 1]
@@ -107,7 +109,7 @@ def wrongly_shown(day: BadDay, watch: Watch) -> list[str]:
 def assert_all_goes_well(chromium, day: BadDay, *, watched: int) -> None:
     with living(day) as lives:
         watch = watch_pages(chromium, day, watched)
-        assert wrongly_shown(day, watch) == []
+        assert wrongly_shown(day.database_url, watch) == []
     (ended,) = lives
     assert ended.complaints == []
     assert len(ended.files) == day.files
@@ -116,6 +118,16 @@ def assert_all_goes_well(chromium, day: BadDay, *, watched: int) -> None:
     }
     shown = {status for states in watch.shown.values() for status in states}
     assert shown == {"queued", "processing", "complete", "failed"}
+
+
+def test_a_state_that_a_file_did_not_have_would_be_noticed(quiet):
+    job_id, watch = quiet.user().upload(pdf_of("noticed")), Watch()
+    enqueued_at = quiet.job(job_id).view().enqueued_at
+    watch.shown[job_id, enqueued_at] = {"queued"}
+    assert wrongly_shown(quiet.settings.database_url, watch) == []
+    watch.shown[job_id, enqueued_at] = {"complete"}
+    (line,) = wrongly_shown(quiet.settings.database_url, watch)
+    assert line.startswith(f"{job_id} was queued at ")
 
 
 @pytest.mark.timeout(300)
