@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from perdure.app.job_filters import jobs_listed
@@ -33,6 +34,8 @@ from perdure.surfaces.views import (
 WAIT_S_MAX = 60.0
 BATCH_MAX = 1_000
 
+# In a query a number would pass for a moment: there msgspec takes whatever a text may mean.
+MomentText = Annotated[str, Meta(max_length=40, extra_json_schema={"format": "date-time"})]
 _WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
 Shown = Literal["queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled"]
 
@@ -118,7 +121,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: Shown | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
-    since: Moment | None = None
+    since: MomentText | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
     cursor: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}(@[0-9TZ:.-]{20,32})?$")] | None = None
 
@@ -216,9 +219,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
         return HttpAnswer(JobPage(job_answers(call.session, found), active, after))
     if owner is None:
         raise Refused("caller_error", "changes are listed by owner; name one")
-    since = _moment(moment) if moment else query.since
-    if since.tzinfo is None:
-        raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
+    since = _moment(moment or query.since)
     changed = reader.jobs_changed(meant, since=since, after=number or 0, limit=query.limit)
     after = None
     if len(changed) == query.limit:
@@ -359,9 +360,11 @@ def _may_read(call: HttpCall, capture: CaptureView) -> bool:
 
 def _moment(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused("bad_request", f"cursor names no moment: {text}") from None
+        return msgspec.convert(text, Moment)
+    except msgspec.ValidationError as wrong:
+        raise Refused(
+            "bad_request", f"{wrong}, as in 2030-01-01T00:00:00Z, in since or cursor"
+        ) from None
 
 
 def _wait_s(call: HttpCall) -> float:
