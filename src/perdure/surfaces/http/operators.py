@@ -10,7 +10,7 @@ from perdure.app.surface.queue_control import QueueAnswer
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
-from perdure.model.views import DeathCount, Depth, Flow
+from perdure.model.views import Stats
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.views import (
     DeedShown,
@@ -62,14 +62,6 @@ class ScheduleList(Struct, frozen=True):
     """Schedules by their next moment."""
 
     schedules: list[ScheduleShown]
-
-
-class Stats(Struct, frozen=True):
-    """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
-
-    depths: list[Depth]
-    flows: list[Flow]
-    deaths: list[DeathCount]
 
 
 class AuditLog(Struct, frozen=True):
