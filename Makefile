@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
+.PHONY: help setup parts parts-long demo example-reports test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -30,6 +30,10 @@ parts-long: ## the same for the long tests: PostgreSQL 15 too
 
 demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 	@$(BIN)/perdure demo
+
+example-reports: $(STAMP) ## report jobs on real parts (S3, a model, PostgreSQL), then the same under faults
+	@$(BIN)/python examples/reports/demo.py
+	@$(BIN)/python examples/reports/demo.py --faults
 
 test: lint parts ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long" --durations 20

@@ -17,6 +17,7 @@ from tests.servers import guard
 from tests.servers.folder import Folder, ProgramFailed, memory
 
 START_S_MAX = 120.0
+TRIES = 3
 STATE = "part.json"
 
 
@@ -56,14 +57,18 @@ class Part:
         return guard.pid_in(self.folder / f"{self.name}.pid")
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
-        self._folder = Folder.make(f"perdure-{self.name}-", parent=memory())
-        try:
-            self._run(self._folder)
-            self._folder.write(STATE, json.dumps(self.state))
-        except BaseException:
-            self.close()
-            raise
+        """Start it and wait until it answers. A port is free when we look and may be taken when it does: try a few."""
+        for tries_left in reversed(range(TRIES)):
+            self._folder = Folder.make(f"perdure-{self.name}-", parent=memory())
+            try:
+                self._run(self._folder)
+                self._folder.write(STATE, json.dumps(self.state))
+            except BaseException as error:
+                self.close()
+                if not tries_left or not isinstance(error, ProgramFailed):
+                    raise
+            else:
+                return
 
     def leave(self) -> None:
         """Use it no longer; when its last user has left, it is ended and removed."""
