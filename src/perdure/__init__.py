@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.runs import RunStatus, RunView
     from perdure.model.signals import Cancel, Snooze, Succeeded
     from perdure.model.states import FailedReason, State
-    from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
+    from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView, Stats
     from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
     from perdure.rules.gate.gate import GateSettings, basic_gate
     from perdure.rules.gate.pace_settings import PaceSettings
@@ -154,6 +154,7 @@ __all__ = [
     "Spread",
     "StageError",
     "State",
+    "Stats",
     "StoreBusy",
     "StoreDamaged",
     "StoreDenied",
@@ -195,7 +196,7 @@ _NAMES = {
     "perdure.model.runs": "RunStatus RunView",
     "perdure.model.signals": "Cancel Snooze Succeeded",
     "perdure.model.states": "FailedReason State",
-    "perdure.model.views": "AttemptView CaptureView DeadGroup JobView",
+    "perdure.model.views": "AttemptView CaptureView DeadGroup JobView Stats",
     "perdure.rules.backoff": "Backoff Curve Jitter Spread",
     "perdure.rules.gate.gate": "GateSettings basic_gate",
     "perdure.rules.gate.pace_settings": "PaceSettings",

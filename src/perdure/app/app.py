@@ -30,6 +30,7 @@ from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import CallerError, ConfigError, UnknownName
 from perdure.model.events import Event
 from perdure.model.jobs import OnLost
+from perdure.model.views import Stats
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import instance
@@ -253,6 +254,15 @@ class App:
             known = ", ".join(sorted(self._pipelines)) or "none"
             raise UnknownName(f"this app has no pipeline {name!r}; it has: {known}")
         return self._pipelines[name]
+
+    def stats(self) -> Stats:
+        """How many jobs stand where, what has happened since the store was made, and what jobs have died of.
+
+        From tallies that are kept as jobs move: it costs the same, however many jobs there are. The fields are those of
+        ``GET /api/stats``.
+        """
+        reader = self._session.opened.reader
+        return Stats(reader.depths(), reader.flows(), reader.deaths())
 
     @property
     def pipelines(self) -> tuple[str, ...]:

@@ -264,6 +264,14 @@ class StoreFigures(Struct, frozen=True):
     workers: list[WorkerView]
 
 
+class Stats(Struct, frozen=True):
+    """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
+
+    depths: list[Depth]
+    flows: list[Flow]
+    deaths: list[DeathCount]
+
+
 class LaneView(Struct, frozen=True):
     """A lane, whether it is open, what closes it, and how many jobs wait in it: ready, or for ``later``."""
 

@@ -67,7 +67,7 @@ class ScheduleList(Struct, frozen=True):
     schedules: list[ScheduleShown]
 
 
-class Stats(Struct, frozen=True):
+class StatsShown(Struct, frozen=True):
     """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
 
     depths: list[Depth]
@@ -163,7 +163,7 @@ def show_stats(call: HttpCall) -> HttpAnswer:
     """Show how many jobs stand where, and what has happened, from the tallies."""
     reader = call.session.opened.reader
     flows = [flow_shown(one) for one in reader.flows()]
-    return HttpAnswer(Stats(reader.depths(), flows, reader.deaths()))
+    return HttpAnswer(StatsShown(reader.depths(), flows, reader.deaths()))
 
 
 def show_metrics(call: HttpCall) -> HttpAnswer:
@@ -196,7 +196,7 @@ ENDPOINTS = (
     Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
     Endpoint("GET", "/api/workers", list_workers, _READ_ALL, WorkerList),
     Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, ScheduleList),
-    Endpoint("GET", "/api/stats", show_stats, _READ_ALL, Stats),
+    Endpoint("GET", "/api/stats", show_stats, _READ_ALL, StatsShown),
     Endpoint("GET", "/metrics", show_metrics, _READ_ALL, bytes, media_type=CONTENT_TYPE),
     Endpoint("GET", "/api/audit-log", list_deeds, _READ_ALL, AuditLog, query=LogQuery),
 )  # fmt: skip
