@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.app import App
 from perdure.app.runs import Result
 from perdure.app.session.session import aliases_in
 from perdure.model.aliases import FIELD_NAMES, SHOWN_FIELDS, under_aliases
@@ -87,9 +88,9 @@ def test_the_setting_takes_vocabularies_and_single_names(setting, found):
 
 
 @pytest.mark.parametrize(("setting", "says"), [
-    ("gatewya", "aliases has 'gatewya'; write name=alias, or a vocabulary: did you mean 'gateway'?"),
-    ("ovner=tenant", "aliases names 'ovner', which is no field; did you mean 'owner'?"),
-    ("owner=", "aliases.owner is ''"),
+    ("gatewya", "aliases (PERDURE_ALIASES) has 'gatewya'; write name=alias, or a vocabulary: did you mean 'gateway'?"),
+    ("ovner=tenant", "aliases (PERDURE_ALIASES) names 'ovner', which is no field; did you mean 'owner'?"),
+    ("owner=", "aliases (PERDURE_ALIASES).owner is ''"),
 ])  # fmt: skip
 def test_a_setting_that_cannot_be_is_refused(setting, says):
     with pytest.raises(ConfigError) as refused:
@@ -100,3 +101,9 @@ def test_a_setting_that_cannot_be_is_refused(setting, says):
 def test_every_alias_that_ships_names_a_field():
     for one in VOCABULARIES.values():
         assert set(one.aliases) <= FIELD_NAMES
+
+
+def test_a_setting_that_cannot_be_is_told_where_the_app_is_made(monkeypatch):
+    monkeypatch.setenv("PERDURE_ALIASES", "ovner=tenant")
+    with pytest.raises(ConfigError, match="PERDURE_ALIASES"):
+        App("sqlite://")

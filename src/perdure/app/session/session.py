@@ -7,7 +7,6 @@ and a feed of its own.
 import random
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
@@ -59,6 +58,9 @@ class Session:
         self.sync_policies: dict[str, Policy] = {}  # of pipelines that a server may call
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
+        self.aliases: Mapping[str, str] = aliases_in(
+            self.settings.config.aliases
+        )  # at once: a wrong one is told here
         self.workers_here: list[Callable[[], str]] = []  # why each in this process claims nothing
         self._opened = opened
         self._calls: Calls | None = None
@@ -151,11 +153,6 @@ class Session:
             self.checks,
         )
 
-    @cached_property
-    def aliases(self) -> Mapping[str, str]:
-        """The second names of fields that the settings give."""
-        return aliases_in(self.settings.config.aliases)
-
     def aliases_of(self, pipeline: object) -> Mapping[str, str]:
         """The second names of fields of a pipeline's jobs: those of its policies, in the order of its stages, and those of the settings."""
         laid = self.laid_pipelines.get(pipeline) if isinstance(pipeline, str) else None
@@ -214,7 +211,7 @@ def aliases_in(setting: str) -> dict[str, str]:
         name, given, alias = word.partition("=")
         if not given and name not in VOCABULARIES:
             raise ConfigError(
-                f"aliases has {word!r}; write name=alias, or a vocabulary: {nearest(name, VOCABULARIES)}"
+                f"aliases (PERDURE_ALIASES) has {word!r}; write name=alias, or a vocabulary: {nearest(name, VOCABULARIES)}"
             )
         found |= {name.strip(): alias.strip()} if given else VOCABULARIES[name].aliases
-    return check_aliases("aliases", found)
+    return check_aliases("aliases (PERDURE_ALIASES)", found)

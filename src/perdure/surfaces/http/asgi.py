@@ -125,7 +125,8 @@ class HttpApi:
                     )
                     answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
-                    answer = answer.then(await self._ended(answer, principal))
+                    seen = await self._ended(answer, principal)
+                    answer = await self._door.in_thread(answer.then, seen)  # which may read
                 _log.debug("request %s of %s: %s", request_id, principal.name, endpoint.name)
                 return self._response(endpoint, answer, request, call)
             except Exception as error:  # whatever it is, it is told in our words
