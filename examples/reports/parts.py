@@ -16,16 +16,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from examples.reports.faults import FaultyLine
+from tests.servers.folder import ProgramFailed
 from tests.servers.model import ModelServer
 from tests.servers.postgres import Server as PostgresServer
+from tests.servers.programs import MissingPart
 from tests.servers.s3 import S3Server
 
 from perdure.demo import leash
+
+__all__ = ["MissingPart", "NotStarted", "ProgramFailed", "System", "running"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PERDURE = (sys.executable, "-m", "perdure.surfaces.cli")
 START_S_MAX = 60.0
 END_S_MAX = 40.0
+
+
+class NotStarted(Exception):
+    """A process of the application did not begin; the message holds what it said."""
 
 
 @dataclass
@@ -102,7 +110,7 @@ class System:
         options += ["--owner", owner] if owner else []
         made = self.perdure("token", "create", "--name", name, *options)
         if made.returncode:
-            raise RuntimeError(f"no token: {made.stderr}")
+            raise NotStarted(f"no token could be made: {made.stderr.strip()}")
         return made.stdout.strip()
 
 
@@ -135,7 +143,9 @@ def running(*, timeout_s: float, scale: float, concurrency: int = 3) -> Iterator
         }
         system = System(postgres, folder, environment, model_line, s3_line)
         stack.callback(lambda: [system.stop(name) for name in list(system.processes)])
-        system.run("examples.reports.files").check_returncode()
+        made = system.run("examples.reports.files")
+        if made.returncode:
+            raise NotStarted(f"the tables could not be made: {made.stderr[-2000:]}")
         system.url = start_api(system)
         work = ("worker", "examples.reports.app:app", "--concurrency", str(concurrency))
         system.start("worker", *PERDURE, *work, "--log-format", "json")
@@ -156,7 +166,7 @@ def start_api(system: System) -> str:
         except OSError:
             if system.processes["api"].poll() is not None or time.monotonic() > give_up_at:
                 said = (system.folder / "api.log").read_text()[-2000:]
-                raise RuntimeError(f"the API does not answer; its last words:\n{said}") from None
+                raise NotStarted(f"the API does not answer; its last words:\n{said}") from None
             time.sleep(0.05)
         else:
             return f"http://127.0.0.1:{port}"
