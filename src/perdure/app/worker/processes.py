@@ -179,8 +179,8 @@ def _supervisor(
     )
 
 
-class _ToldToStop(Exception):
-    """A signal came, and nothing has begun that would have to be ended."""
+class _ToldToStop(BaseException):
+    """A signal came, and nothing has begun that would have to be ended. Nobody on the way takes it for a failure of theirs."""
 
 
 class _Orders:
