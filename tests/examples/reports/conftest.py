@@ -14,6 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from examples.reports.faults import Fault, FaultyLine
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from tests.servers.postgres import Server
 from tests.servers.s3 import S3Server
@@ -133,8 +134,10 @@ class Reports:
 
 
 @pytest.fixture(scope="session")
-def reports(postgres: Server, template: str, s3: S3Server) -> Iterator[Reports]:
-    """The system without a worker, one for each process of the tests."""
+def parts(
+    postgres: Server, template: str, s3: S3Server
+) -> Iterator[tuple[Starlette, FaultyLine, FaultyLine]]:
+    """The parts of the system, one of each for each process of the tests."""
     database = postgres.create_database(template=template)
     with FaultyLine() as model, FaultyLine(s3.url) as s3_line, pytest.MonkeyPatch.context() as env:
         settings = {
@@ -151,15 +154,21 @@ def reports(postgres: Server, template: str, s3: S3Server) -> Iterator[Reports]:
         }
         for name, value in settings.items():
             env.setenv(f"REPORTS_{name.upper()}", str(value))
-        env.setenv("PERDURE_POLL_S", "0.05")
-        env.setenv("PYTHONPATH", str(ROOT))
-        importlib.import_module("examples.reports.files").create_tables()
-        api = importlib.import_module("examples.reports.api").api
-        with TestClient(api, base_url="http://localhost", raise_server_exceptions=False) as front:
-            system = Reports(front, model, s3_line)
-            yield system
-        system.app.close()
+        with pytest.MonkeyPatch.context() as quick:
+            quick.setenv("PERDURE_POLL_S", "0.05")  # read where the app is made
+            importlib.import_module("examples.reports.files").create_tables()
+            api = importlib.import_module("examples.reports.api").api
+        yield api, model, s3_line
+        importlib.import_module("examples.reports.app").app.close()
     postgres.drop_database(database)
+
+
+@pytest.fixture(scope="module")
+def reports(parts) -> Iterator[Reports]:
+    """The system without a worker. It follows its jobs on a thread, which the tests of other files must not meet."""
+    api, model, s3_line = parts
+    with TestClient(api, base_url="http://localhost", raise_server_exceptions=False) as front:
+        yield Reports(front, model, s3_line)
 
 
 @pytest.fixture(scope="module")

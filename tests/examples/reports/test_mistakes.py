@@ -32,7 +32,7 @@ CREATE CONSTRAINT TRIGGER fail_at_commit AFTER UPDATE OF report_key ON files DEF
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def failing_database(reports: Reports) -> Reports:
     with reports.files.database() as connection:
         connection.execute(TRIGGER)

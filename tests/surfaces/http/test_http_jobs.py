@@ -154,10 +154,11 @@ def test_a_failed_job_is_given_a_new_life_with_a_corrected_item(app, client):
         assert "/srv" not in str(failed)
         dry = ann.post(f"/api/jobs/{id}/retry", json={"dry_run": True}).json()
         assert (dry["job"]["state"], dry["stage"], dry["dry_run"]) == ("failed", "shout", True)
-        told = ann.post(
-            f"/api/jobs/{id}/retry", json={"item": {"text": "now"}, "reason": "mended"}
-        ).json()
-        assert (told["job"]["state"], told["job"]["retries_manual"]) == ("queued", 1)
+    told = ann.post(
+        f"/api/jobs/{id}/retry", json={"item": {"text": "now"}, "reason": "mended"}
+    ).json()
+    assert (told["job"]["state"], told["job"]["retries_manual"]) == ("queued", 1)
+    with app.working(concurrency=2):
         done = ann.get(f"/api/jobs/{id}/result", headers={"prefer": "wait=30"}).json()
     assert done["result"] == {"text": "NOW"}
     deeds = app._session.opened.reader.deeds(subject=id)
