@@ -98,7 +98,9 @@ class Files:
 
         Each request has its own: a few milliseconds, and none is broken after the server was restarted.
         """
-        return psycopg.connect(self._settings.database_url, connect_timeout=10, row_factory=dict_row)
+        return psycopg.connect(
+            self._settings.database_url, connect_timeout=10, row_factory=dict_row
+        )
 
     def make_folders(self) -> None:
         """Make the two folders, if they are not there."""
