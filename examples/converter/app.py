@@ -65,7 +65,9 @@ def policy_of(settings: Settings) -> Policy:
 def make_converter(settings: Settings) -> Converter:
     """Declare everything. Nothing is connected to before it is used."""
     app, files = App(settings.database_url), Files(settings)
-    client = httpx2.Client(base_url=settings.gateway_url)
+    # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    client = httpx2.Client(base_url=settings.gateway_url, limits=limits)
 
     def is_gateway_well() -> None:
         client.get("/healthz", timeout=5.0).raise_for_status()

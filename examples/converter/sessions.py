@@ -64,11 +64,9 @@ def session_in(cookies: str) -> str | None:
 def check_origin(headers: Headers) -> None:
     """Refuse what another site makes a browser send; clients that are no browsers say neither."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site not in (None, "same-origin", "none"):
-        raise Refused("FORBIDDEN", "Other sites may not do this for you.")
-    if (
-        site is None
-        and origin not in (None, "null")
-        and origin.split("://")[-1] != headers.get("host")
-    ):
+    if site is not None:
+        own = site in ("same-origin", "none")
+    else:
+        own = origin is None or origin.partition("://")[2] == headers.get("host")
+    if not own:
         raise Refused("FORBIDDEN", "Other sites may not do this for you.")

@@ -396,6 +396,7 @@ def test_a_session_is_a_cookie_that_scripts_cannot_read_and_the_database_does_no
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
         {"origin": "https://evil.example"},
+        {"origin": "null"},
     ],
 )
 def test_another_site_cannot_act_for_its_visitor(headers, quiet):

@@ -43,7 +43,10 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
         trial.order(status=503)
         waiting = [ann.upload(pdf_of(f"file {n}")) for n in range(6)]
         until("the gate is held", lambda: is_held(trial))
-        until("nobody calls any more", lambda: trial.traffic()["in_flight"] == 0)
+        until(
+            "nothing is in work",
+            lambda: "processing" not in {trial.job(one).state for one in waiting},
+        )
         calls, failures = trial.traffic()["calls"], failures_of(trial, waiting)
         probed(trial, "probe failed", 2)  # it is looked at again and again, without a file
         waiting.append(ann.upload(pdf_of("while it is held")))

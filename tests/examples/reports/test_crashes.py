@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from examples.reports.faults import FAULTS, Fault
 from examples.reports.parts import PERDURE, System
-from tests.examples.reports.conftest import Reports
+from tests.examples.reports.conftest import ROOT, Reports
 from tests.servers.postgres import Server
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(300)]  # several processes begin
@@ -22,7 +22,8 @@ def process(
 ) -> Iterator[System]:
     """A worker in a process of its own, and nobody else who works."""
     folder = tmp_path_factory.mktemp("worker")
-    system = System(postgres, folder, dict(os.environ), reports.model, reports.s3)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    system = System(postgres, folder, environment, reports.model, reports.s3)
     options = ("--concurrency", "4", "--poll", "0.1", "--log-format", "json")
     system.start("worker", *PERDURE, "worker", "examples.reports.app:app", *options)
     yield system
