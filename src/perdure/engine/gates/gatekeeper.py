@@ -209,8 +209,7 @@ class Gatekeeper:
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        call_end = CallEnd(word, now, tokens, room, wait_s, ending.elapsed_s)
-        ticket = traffic.end_call((claim.no, claim.token), call_end)
+        ticket = traffic.end_call((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
         assert ticket is not None
         self._last_ticket = ticket
         if ticket.probes is not None:
