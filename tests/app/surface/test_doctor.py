@@ -97,7 +97,10 @@ def furnished_app(furnished) -> Iterator[App]:
 
 def found(app: App, **given: Any) -> dict[str, Diagnosis]:
     """What the doctor finds that opens the store as a command does."""
-    return {one.check: one for one in examine(app._session, **given)}
+    try:
+        return {one.check: one for one in examine(app._session, **given)}
+    finally:
+        app.close()
 
 
 def unwell(lines: dict[str, Diagnosis]) -> list[str]:
