@@ -197,8 +197,8 @@ class Gatekeeper:
     def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         """A call has ended: judge the gate by it, and return the gate as the decision about the job must see it."""
         claim, usage = ending.claim, ending.usage
-        traffic = self._traffic_by_call.pop((claim.no, claim.token), None)
-        self._last_ticket = None
+        call = (claim.no, claim.token)
+        traffic, self._last_ticket = self._traffic_by_call.pop(call, None), None
         if traffic is None:  # a call of another worker's, or of an earlier life of ours
             other = self._traffic_of(claim)
             return FLOWING if other is None else other.view()
@@ -209,9 +209,9 @@ class Gatekeeper:
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        ticket = traffic.end_call((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
+        call_end = CallEnd(word, now, tokens, room, wait_s, ending.elapsed_s)
+        ticket = self._last_ticket = traffic.end_call(call, call_end)
         assert ticket is not None
-        self._last_ticket = ticket
         if ticket.probes is not None:
             word = self._word_about(claim, traffic, word)
         self._judge(traffic, ticket, word, wait_s)

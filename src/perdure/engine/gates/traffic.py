@@ -54,13 +54,17 @@ class Ticket(Struct, frozen=True):
 
 
 class CallEnd(Struct, frozen=True):
-    """How a call ended, and ``wait_s``, the pause that it was told to make."""
+    """How a call ended, and ``wait_s``, the pause that it was told to make.
+
+    ``took_s`` is how long it took, where that is known: by ``now`` it may have ended long ago.
+    """
 
     word: Word
     now: datetime
     tokens: int | None = None
     room: Room | None = None
     wait_s: float = 0.0
+    took_s: float | None = None
 
 
 class Checked(Struct, frozen=True):
@@ -309,6 +313,8 @@ class Traffic:
         """Keep the last calls, in the order in which they were sent."""
         word = call_end.word
         took_s = (call_end.now - ticket.sent_at).total_seconds()
+        if call_end.took_s is not None:  # else it would seem to be answered when we found the time
+            took_s = min(took_s, call_end.took_s)
         sample = replace(self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s)
         insort(self._ended, (sample.place, sample))
         settings = self.upstream.gate.window
