@@ -258,6 +258,18 @@ def test_the_least_tried_job_goes_and_its_failure_is_not_counted(either):
     assert gate(either).gap == 4
 
 
+def test_a_probe_that_was_heard_of_late_was_answered_when_it_ended(either):
+    post = Post(either)
+    put(either, 12)
+    claim = probing(post)
+    post.clock.push(3.0)
+    post.end(claim, FINE, elapsed_s=0.5)
+    post.turn()
+    row = gate(either)
+    assert row.state is FLOWING
+    assert (post.clock.now() - row.answered_at).total_seconds() >= 2.5
+
+
 def test_a_probe_that_says_nothing_is_followed_by_one_with_another_job(either):
     """It counts as a failure of its job, not as a probe; the job is ready again before the next is due."""
     post = Post(either)

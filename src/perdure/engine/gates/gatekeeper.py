@@ -214,7 +214,7 @@ class Gatekeeper:
         assert ticket is not None
         if ticket.probes is not None:
             word = self._word_about(claim, traffic, word)
-        self._judge(traffic, ticket, word, wait_s)
+        self._judge(traffic, ticket, word, call_end)
         if ticket.probes is not None:
             return GateView(GateState.PROBING.value, probe=True, of_job=word.of_job)
         return traffic.view(word, now)
@@ -253,21 +253,18 @@ class Gatekeeper:
 
     def heed(self, checked: Checked) -> None:
         """A probe or a health check has ended so."""
-        settings, chance = self._rows.settings(checked.gate), self._chance.random()
-        now, wait_s = self._rows.now(), checked.wait_s
-        until = after(self._rows.now_at_most(), wait_s) if wait_s > 0 else None
-        self._rows.happen(
-            checked.gate,
-            lambda gate: end_probe(
-                gate,
-                settings,
-                word=checked.word,
-                generation=checked.generation,
-                until=until,
-                now=now,
-                chance=chance,
-            ),
+        until = after(self._rows.now_at_most(), checked.wait_s) if checked.wait_s > 0 else None
+        step = partial(
+            end_probe,
+            settings=self._rows.settings(checked.gate),
+            word=checked.word,
+            generation=checked.generation,
+            until=until,
+            answered_at=checked.answered_at,
+            now=self._rows.now(),
+            chance=self._chance.random(),
         )
+        self._rows.happen(checked.gate, step)
 
     def note_death(self, worker: int) -> None:
         """A worker is dead: a probe that it had out is lost at once."""
@@ -314,11 +311,11 @@ class Gatekeeper:
         failing_since = self._failing_since.pop((claim.no, claim.token), None)
         return word_about(word, traffic.gate, traffic.window(), failing_since=failing_since)
 
-    def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
-        if ticket.probes is not None:
-            own = ticket.probes == traffic.upstream.name
-            generation = ticket.own if own else ticket.credential
-            self.heed(Checked(ticket.probes, generation, word, wait_s))
+    def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, end: CallEnd) -> None:
+        if (name := ticket.probes) is not None:
+            generation = ticket.own if name == traffic.upstream.name else ticket.credential
+            answered_at = end.answered_at(ticket.sent_at)
+            self.heed(Checked(name, generation, word, end.wait_s, answered_at))
             return
         counts = word.sign is Sign.BAD
         if counts or traffic.upstream.gate.window.slow_s is not None:
