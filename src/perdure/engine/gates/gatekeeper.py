@@ -381,6 +381,8 @@ class Gatekeeper:
                     rate_per_s=news.rate_per_s,
                     was_per_s=news.was_per_s,
                     reason=news.reason,
+                    rises_in_s=news.rises_in_s(seen.now),
+                    rise_per_s=news.rise_per_s,
                 )
 
     def _show(self, gate: Gate) -> None:
