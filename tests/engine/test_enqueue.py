@@ -51,7 +51,7 @@ WRONG = [
     ({"priority": 1_000_001}, "priority 1000001 must lie between"),
     ({"priority": -1_000_001}, "priority -1000001"),
     ({"run_at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
-    ({"deadline_s": 0}, "deadline_s 0 must lie between 0 and ten years"),
+    ({"deadline_s": 0}, "deadline_s 0 must be more than 0 s, and at most ten years"),
     ({"deadline_s": -1}, "deadline_s -1"),
     ({"deadline_s": float("nan")}, "deadline_s nan"),
     ({"deadline_s": 1e12}, "deadline_s"),
@@ -215,7 +215,7 @@ def test_an_item_with_a_type_may_be_called_context():
         (lambda: stage(call=lambda: 1), "stage 'one' must take the item as its first parameter"),
         (lambda: stage(call=str), "stage 'one' cannot be <class 'str'>, whose parameters nobody can read"),
         (lambda: stage(call=lambda a, b, c: 1), "the required parameter 'b'"),
-        (lambda: stage(timeout_s=0), "timeout_s of stage 'one' is 0; it must lie between 0 and 86400"),
+        (lambda: stage(timeout_s=0), "timeout_s of stage 'one' is 0; it must be more than 0 and at most 86400"),
         (lambda: stage(timeout_s=float("nan")), "timeout_s"),
         (lambda: stage(timeout_s=90_000), "timeout_s"),
         (lambda: stage(""), "stage name ''"),

@@ -190,6 +190,17 @@ def test_a_suspect_that_succeeds_is_none_in_the_next_stage_and_does_not_carry_on
     assert (record.isolation, record.reclaim, record.move) == (0, False, Move.ADVANCE)
 
 
+def test_where_the_crashes_of_earlier_stages_count_again_a_suspect_is_one_again():
+    """One stage of two policies lay between, and a third crash among others failed the job."""
+    by_job = Policy("j", scope="job")
+    line = LaidPipeline(
+        "p", "q", "c", (stage("one"), stage("two", policy=by_job)), {"one": 11, "two": 22}
+    )
+    claim = claim_of(past=Counters(crashes=2), counters=Counters(starts=1), isolation=0)
+    record = recorded(SUCCEED, claim=claim, carry_on=True, line=line)
+    assert (record.isolation, record.reclaim) == (2, False)
+
+
 def test_under_a_policy_for_the_whole_job_a_suspect_stays_one():
     by_job = Policy("j", scope="job")
     line = LaidPipeline(

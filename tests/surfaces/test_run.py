@@ -27,7 +27,8 @@ from rich.console import Console
 
 from perdure import App, StageError
 from perdure.app.batch import snapshot as snapshot_module
-from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
+from perdure.app.batch.carry_out import RunRequest, carry_out
+from perdure.app.batch.outcome import LeftAtOnce, RunOutcome
 from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, Watch
 from perdure.app.runs import Run
 from perdure.app.surface.gate_control import hold
@@ -167,8 +168,12 @@ def is_quiet(story: Story) -> bool:
 
 def test_a_key_that_no_item_has_is_answered_with_the_fields_that_they_have(story):
     write_items(story, [{"n": 1, "name": "a"}])
-    done = run(story, "--key", "nokey", "--no-work")
+    before = story.folder / "before.jsonl"
+    before.write_text('{"of": "an earlier run"}\n')
+    done = run(story, "--key", "nokey", "--no-work", "-o", str(before))
     assert done.returncode == 2
+    assert before.read_text() == '{"of": "an earlier run"}\n'
+    assert f"results: {before} is left as it was" in done.stdout
     assert done.stderr == (
         "perdure: item 1 of the run: items.jsonl line 1: it has no field 'nokey' to name it; its fields are: n, name; "
         "call it again with another --key, or with none\n"

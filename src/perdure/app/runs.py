@@ -298,10 +298,15 @@ class Sink:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._withdrawn = False
 
     def __enter__(self) -> Self:
         self._file = open_rewritten(self._path)
         return self
+
+    def withdraw(self) -> None:
+        """There is nothing to keep: the old file stays."""
+        self._withdrawn = True
 
     @property
     def rewinds(self) -> bool:
@@ -323,7 +328,7 @@ class Sink:
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            if kind is None:
+            if kind is None and not self._withdrawn:
                 self._file.keep()
             else:
                 self._file.leave()

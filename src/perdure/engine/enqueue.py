@@ -96,7 +96,7 @@ def new_job(
     if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
         raise CallerError(f"priority {priority} must lie between ±{PRIORITY_MAX}")
     if deadline_s is not None and not 0 < deadline_s <= 10 * 366 * 86_400:
-        raise CallerError(f"deadline_s {deadline_s!r} must lie between 0 and ten years")
+        raise CallerError(f"deadline_s {deadline_s!r} must be more than 0 s, and at most ten years")
     if tokens is not None and not 0 <= tokens <= TOKENS_MAX:
         raise CallerError(f"tokens {tokens} must lie between 0 and {TOKENS_MAX}")
     if request_id is not None and not is_request_id(request_id):

@@ -179,7 +179,7 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
         age_s = claim.age_s(ending.elapsed_s)
         return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
     past = claim.past.plus(claim.counters)
-    isolation = claim.isolation if following.policy.scope is Scope.JOB else 0
+    isolation = _isolation(ZERO, past, following.policy)
     carry_on = ending.carry_on and isolation == claim.isolation == 0
     return _record(
         claim,

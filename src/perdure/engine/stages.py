@@ -78,7 +78,7 @@ class Stage:
         if self.timeout_s == 0:
             raise ConfigError(
                 f"timeout_s of stage {self.name!r} is {self.timeout_s!r}; "
-                f"it must lie between 0 and {TIMEOUT_S_MAX:g}"
+                f"it must be more than 0 and at most {TIMEOUT_S_MAX:g}"
             )
         if self.policy.profile is Profile.SYNC:
             raise ConfigError(

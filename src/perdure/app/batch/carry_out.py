@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from perdure.app.batch.outcome import LeftAtOnce, RunOutcome
 from perdure.app.batch.results_writer import AWAY_S_MAX, Writer
 from perdure.app.batch.snapshot import RunSnapshot, Watch
 from perdure.app.batch.worker_process import Hired
@@ -80,37 +81,6 @@ class RunRequest(Struct, frozen=True):
     retry_failed: bool = False
 
 
-class RunOutcome(Struct, frozen=True):
-    """How it went. ``error`` is why we stopped before the end, unless somebody asked us to.
-
-    ``refused`` says that the run was over its budget already, so that nothing was done. ``most`` is the largest group of
-    what has failed, and ``most_key`` the key of its example. ``revived`` had failed before and were tried again.
-    ``restarts`` is how often a process of the worker has died, and another was started.
-    """
-
-    run: RunView
-    fed: Fed
-    elapsed_s: float
-    interrupted: bool = False
-    refused: str = ""
-    error: PerdureError | None = None
-    results: int = 0
-    failures: int = 0
-    known_before: int = 0
-    most: DeadGroup | None = None
-    most_key: str | None = None
-    revived: int = 0
-    restarts: int = 0
-
-
-class LeftAtOnce(Exception):
-    """We were told twice to stop. The run goes on with the next call; its results are not written."""
-
-    def __init__(self, outcome: RunOutcome) -> None:
-        self.outcome = outcome
-        super().__init__(f"run {outcome.run.name!r} was left as it is")
-
-
 def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> RunOutcome:
     """Feed, work, watch and write until the run is over or somebody wants us to stop."""
     pipe._session.make_ready()
@@ -120,9 +90,14 @@ def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> Ru
         batch = _Batch(pipe, order, show, asked)
         reader, settled = batch.opened.reader, batch.settled
         aliases = pipe._session.aliases_of(pipe.name)
-        return batch.carry_out(
+        outcome = batch.carry_out(
             Writer(reader, batch.run, order.order, settled, results, failures, aliases)
         )
+        if outcome.is_empty:
+            for sink in (results, failures):
+                if sink is not None:
+                    sink.withdraw()
+        return outcome
 
 
 def _never() -> bool:

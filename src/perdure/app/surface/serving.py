@@ -20,6 +20,7 @@ from perdure.model.errors import StoreError, UnknownName
 from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
 from perdure.observers.log import write_logs
+from perdure.rules.field_checks import nearest
 
 __all__ = [
     "TRACEBACK",
@@ -42,7 +43,7 @@ def pipeline_named(session: Session, name: str) -> Pipeline:
     """A pipeline that the app declares."""
     laid = session.laid_pipelines.get(name)
     if laid is None:
-        raise UnknownName(f"no pipeline {name!r} here")
+        raise UnknownName(f"no pipeline {name!r} here; {nearest(name, session.laid_pipelines)}")
     return Pipeline(session, laid)
 
 

@@ -20,7 +20,7 @@ def settings_diagnosis(
         return fail("settings", first_few(at_odds), "no worker starts before that is mended")
     if misspelt:
         text = first_few([f"{name} sets nothing" for name, _ in misspelt])
-        meant = ", ".join(f"{name} {one}" for name, one in misspelt)
+        meant = ", ".join(f"{one} in place of {name}" for name, one in misspelt)
         return warn("settings", text, f"name it as the setting is named: {meant}")
     return ok("settings", "no settings file is read" if file is None else f"from {file}")
 

@@ -103,7 +103,9 @@ def enqueue(
         echo_json([{"id": one.id, "created": one.created} for one in done])
         return
     for one in done if len(done) <= 20 else ():
-        click.echo(one.id + ("" if one.created else "  (its key was taken: the same job)"))
+        click.echo(one.id)
+        if not one.created:
+            click.echo("its key was taken: this is the same job", err=True)
     if len(done) > 20:
         click.echo(f"enqueued {len(done)} items, {done[0].id} to {done[-1].id}")
 

@@ -13,7 +13,8 @@ import click
 import msgspec
 
 from perdure.app import Pipeline, load_pipeline
-from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
+from perdure.app.batch.carry_out import RunRequest, carry_out
+from perdure.app.batch.outcome import LeftAtOnce, RunOutcome
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
 from perdure.model.limits import PAGE_ROWS_MAX

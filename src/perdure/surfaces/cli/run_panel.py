@@ -125,7 +125,7 @@ def _kinds(shot: RunSnapshot) -> str:
 
 
 def _cause(shot: RunSnapshot) -> str:
-    return f" ({shot.cause})" if shot.cause else ""
+    return f" ({shot.cause})" if shot.cause and shot.retrying else ""
 
 
 def _calls(shot: RunSnapshot) -> str:

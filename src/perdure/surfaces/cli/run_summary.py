@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from perdure.app.batch.carry_out import RunOutcome
+from perdure.app.batch.outcome import RunOutcome
 from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView, usd_text
 from perdure.model.views import DeadGroup
@@ -148,7 +148,9 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     strange = counts.total - (fed.items - fed.skipped - fed.repeated)
     if fed.whole and strange > 0:
         yield f"  {strange:,} items of this run are not in {files.source}: they came with an earlier call"
-    if files.results is not None:
+    if files.results is not None and outcome.is_empty:
+        yield f"  results: {files.results} is left as it was"
+    elif files.results is not None:
         yield f"  results: {files.results} ({outcome.results:,})"
     if files.failures is not None:
         yield f"  failures: {files.failures} ({outcome.failures:,})"

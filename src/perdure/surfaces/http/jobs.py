@@ -318,8 +318,8 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
     """The pipeline of that name; what is told where there is none is no secret, for pipelines have no owner."""
     try:
         return pipeline_named(call.session, name)
-    except UnknownName:
-        raise Refused("not_found", f"there is no pipeline {name!r} here") from None
+    except UnknownName as unknown:
+        raise Refused("not_found", f"there is {unknown}") from None
 
 
 def _is_called(call: HttpCall, body: JobAsked) -> bool:
