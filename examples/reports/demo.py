@@ -59,6 +59,9 @@ def main() -> int:
     except (MissingPart, ProgramFailed, NotStarted) as missing:
         say(f"it cannot be played here: {missing}")
         return 2
+    except Refused as refused:
+        say(f"WRONG: {refused}")
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -88,6 +91,10 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+class Refused(Exception):
+    """The API said no, and went on saying it."""
+
+
 class Client:
     """The API as its users speak with it."""
 
@@ -105,7 +112,8 @@ class Client:
                     return json.load(answer)
             except urllib.error.HTTPError as refused:
                 if refused.code != 503 or time.monotonic() > give_up_at:
-                    raise
+                    told = refused.read().decode(errors="replace")
+                    raise Refused(f"{path} is answered with {refused.code}: {told}") from None
                 time.sleep(0.5)
 
 
