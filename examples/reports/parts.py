@@ -83,6 +83,7 @@ class System:
             if b"worker-child" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(int(pid), signal.SIGKILL)
                 return
+        raise ProcessLookupError("no process of the worker works")
 
     def perdure(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of Perdure about the application's store."""
