@@ -79,7 +79,7 @@ async def upload(request: Request) -> Response:
 
 
 def name_in(given: str) -> str:
-    if not 0 < len(given) <= NAME_CHARS_MAX or "/" in given or not given.isprintable():
+    if not 0 < len(given) <= NAME_CHARS_MAX or set(given) & set("/\\") or not given.isprintable():
         raise Problem(400, "invalid_name", "Give the name of the file: ?name=talk.txt.")
     if PurePosixPath(given).suffix.lower() not in EXTENSIONS:
         raise Problem(
@@ -159,9 +159,11 @@ def processing(file: dict[str, Any]) -> dict[str, Any] | None:
     except UnknownName:  # pruned, long after it has ended
         return None
     failures = job.counters.failures + job.past.failures
+    between_stages = job.state is State.QUEUED and not job.error_kind and job.stage != "read"
+    under_way = between_stages or job.state in (State.PROCESSING, State.SUCCEEDED)
     error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
     return {
-        "attempts": failures + (job.state in (State.PROCESSING, State.SUCCEEDED)),
+        "attempts": failures + under_way,
         "max_attempts": DOCUMENT.attempts_max,
         "next_run_at": job.due_at if job.state is State.QUEUED else None,
         "last_error": error,
@@ -201,7 +203,7 @@ def health(request: Request) -> Response:
     """GET /health: whether the database answers and the files are brought after their jobs."""
     with files.database() as connection:
         connection.execute("SELECT 1")
-    if not request.app.state.follower.is_alive():
+    if not request.app.state.follower.is_well():
         raise Problem(503, "follower_stopped", "Files are no longer brought after their jobs.")
     return answer({"status": "ok"})
 

@@ -13,11 +13,11 @@ the stages. `perdure worker examples.reports.app:app` works on the jobs.
 from functools import cache
 from hashlib import sha256
 from pathlib import PurePosixPath
+from typing import Any
 
 import msgspec
 from examples.reports.report import SCHEMAS, request_of
 from examples.reports.settings import SETTINGS
-from openai import OpenAI
 
 from examples.reports import files, objects
 from perdure import App, Backoff, Context, Policy, StageError, Succeeded
@@ -106,8 +106,10 @@ def refusal(detail: str, public_message: str) -> StageError:
 
 
 @cache
-def client() -> OpenAI:
+def client() -> Any:
     """The model's client, made when it is first used. It tries nothing again by itself: the policy does."""
+    from openai import OpenAI  # takes most of a second, so only who asks the model waits for it
+
     return OpenAI(base_url=SETTINGS.llm_url, api_key=SETTINGS.llm_key, max_retries=0)
 
 
@@ -140,8 +142,9 @@ def validate(answer: Answer) -> Checked:
 
 
 @app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
-def write(checked: Checked) -> Written:
+def write(checked: Checked, context: Context) -> Written:
     upload = checked.upload
+    files.mark_processing(upload.file_id, context.token)
     key = f"{objects.REPORTS}{upload.file_id}/{upload.name}.json"
     told = {"file": upload.name, "version": upload.version, "report": checked.report}
     kept = objects.put_once(key, msgspec.json.encode(told))

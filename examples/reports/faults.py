@@ -96,7 +96,9 @@ class FaultyLine(Upstream):
         fault = self._fault_of(request)
         if fault is None:
             return self._forward(request)
-        fault.act()
+        fault.act()  # where it fails, the connection is closed, and nothing has struck
+        with self._guard:
+            self.struck[fault.name] += 1
         if fault.answer is None:
             return self._forward(request)
         if fault.passed_on:
@@ -109,9 +111,7 @@ class FaultyLine(Upstream):
             self.requests.append(request)
             for (method, file), faults in self._plans.items():
                 if faults and method == request.method and any(one.endswith(file) for one in about):
-                    fault = faults.popleft()
-                    self.struck[fault.name] += 1
-                    return fault
+                    return faults.popleft()
         return None
 
     def _forward(self, request: Request) -> Answer:

@@ -18,6 +18,7 @@ from examples.reports import files
 from perdure import ChangePage, CursorTooOld, JobRef, State, StoreError, UnknownName
 
 CURSOR_AGE_S = 60.0  # of one that is kept while nothing happens; the feed is kept for an hour
+SILENCE_S_MAX = 60.0
 
 log = logging.getLogger("reports")
 
@@ -28,6 +29,11 @@ class Follower(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="reports follower")
         self._stop_asked = threading.Event()
+        self._heard_at = time.monotonic()
+
+    def is_well(self) -> bool:
+        """Whether it goes on: it hears of the feed twice a second, also that there is nothing new."""
+        return self.is_alive() and time.monotonic() < self._heard_at + SILENCE_S_MAX
 
     def stop(self) -> None:
         self._stop_asked.set()
@@ -51,6 +57,7 @@ class Follower(threading.Thread):
             kept_at = 0.0
             while not self._stop_asked.is_set():
                 page = listener.take(wait_s=0.5)
+                self._heard_at = time.monotonic()
                 if page.entries or time.monotonic() > kept_at + CURSOR_AGE_S:
                     take(page)
                     kept_at = time.monotonic()

@@ -1,5 +1,6 @@
 """Objects in S3. Nothing is written twice: whoever comes second finds the first and keeps it."""
 
+from datetime import timedelta
 from functools import cache
 
 import obstore
@@ -19,7 +20,7 @@ def bucket() -> S3Store:
         access_key_id=SETTINGS.s3_key,
         secret_access_key=SETTINGS.s3_secret,
         region="us-east-1",
-        client_options={"allow_http": True, "timeout": f"{SETTINGS.timeout_s}s"},
+        client_options={"allow_http": True, "timeout": timedelta(seconds=SETTINGS.timeout_s)},
         retry_config={"max_retries": 0},
     )
 

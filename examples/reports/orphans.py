@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import obstore
+import psycopg
 from examples.reports.app import app
+from obstore.exceptions import BaseError as ObjectStoreError
 
 from examples.reports import files, objects
-from perdure import State, UnknownName
+from perdure import State, StoreError, UnknownName
 
 ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
@@ -64,7 +66,11 @@ def state_of(job_id: str | None) -> State | None:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--age-s", type=float, default=3_600.0, help="leave out what is younger")
-    found = list(find_orphans(age_s=options.parse_args().age_s))
+    try:
+        found = list(find_orphans(age_s=options.parse_args().age_s))
+    except (ObjectStoreError, OSError, psycopg.OperationalError, StoreError) as away:
+        print(f"they cannot be looked for: {str(away).partition(chr(10))[0]}", file=sys.stderr)
+        return 2
     for name, what in found:
         print(name, what)
     return 1 if found else 0

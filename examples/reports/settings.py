@@ -1,6 +1,7 @@
 """What the application is told by its environment; README.md has the table."""
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -46,4 +47,7 @@ def _positive(variable: str, told: str) -> float:
     return number
 
 
-SETTINGS = settings_of(os.environ)
+try:
+    SETTINGS = settings_of(os.environ)
+except ConfigError as wrong:  # whichever program asks says this and ends
+    sys.exit(f"reports: {wrong}")

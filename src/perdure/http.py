@@ -65,7 +65,4 @@ def principal_of(app: App, request: Request) -> Principal | None:
 
     For endpoints of your own beside the API. It asks the store, so on an event loop call it in a thread.
     """
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        return None
-    return access.principal_of(app._session, text.strip())
+    return access.principal_of(app._session, request.headers.get("authorization", ""))

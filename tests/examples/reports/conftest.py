@@ -27,7 +27,9 @@ from perdure.model.operations import Deed
 
 ROOT = Path(__file__).parents[3]
 SCALE = 0.002  # waits of 60, 240 and 960 ms
-TIMEOUT_S = 20.0  # far beyond what a busy machine takes for a call
+TIMEOUT_S = (
+    20.012345678901234  # far beyond what a busy machine takes for a call; as a measured one looks
+)
 DEED = Deed("test", "")
 TEXT = b"Anna: We ship on Friday. Tom: I will test it."
 

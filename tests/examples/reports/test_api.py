@@ -1,10 +1,12 @@
 """The API as its users meet it: who is let in, what is refused in which words, and what is shown."""
 
+import runpy
 from uuid import uuid4
 
 import psycopg
 import pytest
 from examples.reports.faults import FAULTS, Fault, s3_refusal
+from tests.examples.reports.conftest import ROOT
 from tests.stories.kit import until
 
 from perdure import ConfigError
@@ -35,7 +37,7 @@ def test_an_upload_needs_a_token_that_may_submit(reports):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("", "invalid_name"), ("a/b.txt", "invalid_name"), ("a\n.txt", "invalid_name"), ("x" * 120 + ".txt", "invalid_name"), ("talk.pdf", "unsupported_extension"), ("talk", "unsupported_extension")],
+    [("", "invalid_name"), ("a/b.txt", "invalid_name"), ("a\\b.txt", "invalid_name"), ("a\n.txt", "invalid_name"), ("x" * 120 + ".txt", "invalid_name"), ("talk.pdf", "unsupported_extension"), ("talk", "unsupported_extension")],
 )  # fmt: skip
 def test_a_name_that_cannot_be_is_refused(reports, name, code):
     answer = reports.front.post(
@@ -94,7 +96,8 @@ def test_a_job_is_not_a_file_and_its_state_is_never_shown(working):
         job = working.job(id)
         until("the model has answered", lambda: job.view().stage == "validate", within_s=60.0)
         until("the job waits for its next stage", lambda: job.state == "queued", within_s=60.0)
-        assert working.show(id)["status"] == "processing"
+        file = working.show(id)
+        assert (file["status"], file["processing"]["attempts"]) == ("processing", 1)
     assert working.ended(id)["status"] == "succeeded"
 
 
@@ -125,9 +128,29 @@ def test_errors_are_told_in_one_form_and_without_a_trace(reports, monkeypatch):
     monkeypatch.setattr(reports.files, "page", lambda *_, **__: 1 / 0)
     assert problem(reports.get("/api/files")) == (500, "internal_error")
     assert problem(reports.get("/api/nothing")) == (404, "not_found")
+
+
+def test_health_knows_whether_files_still_go_after_their_jobs(reports, monkeypatch):
     assert reports.front.get("/health").json() == {"status": "ok"}
-    monkeypatch.setattr(type(reports.front.app.state.follower), "is_alive", lambda _: False)
+    state, follow = reports.front.app.state._state, reports.follow
+    monkeypatch.setitem(state, "follower", follow.Follower())  # one whose thread does not run
     assert problem(reports.front.get("/health")) == (503, "follower_stopped")
+
+    class Stuck(follow.Follower):
+        def run(self) -> None:
+            self._stop_asked.wait()
+
+    stuck = Stuck()
+    stuck.start()
+    try:
+        monkeypatch.setitem(state, "follower", stuck)
+        assert reports.front.get("/health").status_code == 200
+        stuck._heard_at -= follow.SILENCE_S_MAX
+        assert problem(reports.front.get("/health")) == (503, "follower_stopped")
+    finally:
+        stuck.stop()
+    monkeypatch.undo()
+    assert reports.front.get("/health").status_code == 200
 
 
 def test_a_setting_that_is_missing_or_wrong_is_named(reports):
@@ -142,3 +165,9 @@ def test_a_setting_that_is_missing_or_wrong_is_named(reports):
         with pytest.raises(ConfigError, match=f"REPORTS_TIMEOUT_S is '{wrong}'"):
             settings_of({**good, "REPORTS_TIMEOUT_S": wrong})
     assert settings_of({k: v for k, v in good.items() if "TIME" not in k}).timeout_s == 180.0
+
+
+def test_a_program_without_its_settings_ends_with_a_sentence(reports, monkeypatch):
+    monkeypatch.delenv("REPORTS_LLM_URL")
+    with pytest.raises(SystemExit, match="reports: REPORTS_LLM_URL is not set"):
+        runpy.run_path(str(ROOT / "examples" / "reports" / "settings.py"))

@@ -1,6 +1,7 @@
 """From an object in S3 to a report in S3 and a row, and what the document calls retriable and fatal."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from examples.reports.faults import (
@@ -67,9 +68,13 @@ def test_what_passes_at_the_model_is_tried_again(working, fault, code):
 )
 def test_what_passes_at_s3_is_tried_again(working, method, suffix, stage, answer):
     name = f"{method}-{answer.status}.txt"
-    working.s3.plan(method, f"{name}{suffix}", Fault("s3", answer))
-    id = working.upload(name=name)
+    seen = []
+    look = Fault("second look", act=lambda: seen.append(working.row(id)["status"]))
+    with working.paused():
+        id = working.upload(name=name)
+        working.s3.plan(method, f"{name}{suffix}", Fault("s3", answer), look)
     assert working.ended(id)["status"] == "succeeded"
+    assert seen == ["processing"]  # again, after it waited
     met = [one for one in working.attempts(id) if one[0] == stage]
     assert met == [(stage, "retrying", f"s3_{stage}_failed"), (stage, "success", None)]
     assert working.calls(id) == 1
@@ -116,19 +121,14 @@ def test_output_is_read_through_fences_words_and_commas(working):
     assert working.get(f"/api/files/{id}/raw").status_code == 404
 
 
-REFUSED = [(400, "llm_provider_400"), (401, "llm_provider_401"), (404, "llm_provider_404"), (409, "llm_provider_409"), (422, "llm_provider_422")]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "code"), REFUSED)
-def test_a_request_that_the_provider_refuses_is_fatal(working, status, code):
-    id = working.upload(Fault(code, refusal(status, "invalid_request_error")))
-    file = working.ended(id)
-    assert (file["status"], file["error_code"], file["processing"]["attempts"]) == (
-        "failed",
-        code,
-        1,
-    )
-    assert working.calls(id) == 1
+def test_a_request_that_the_provider_refuses_is_fatal(working):
+    codes = {status: f"llm_provider_{status}" for status in (400, 401, 404, 409, 422)}
+    refusals = {code: refusal(status, "invalid_request_error") for status, code in codes.items()}
+    ids = {code: working.upload(Fault(code, answer)) for code, answer in refusals.items()}
+    for code, id in ids.items():
+        file = working.ended(id)
+        assert (file["status"], file["error_code"]) == ("failed", code)
+        assert file["processing"]["attempts"] == working.calls(id) == 1
 
 
 def test_an_object_that_is_missing_is_fatal(working):
@@ -157,19 +157,19 @@ def test_metadata_that_are_broken_are_fatal(working, changed, code, message):
     assert [one.status.value for one in job.attempts()] == ["failed"]
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "message"),
-    [
-        (b" \n\t", "empty_original_transcript", "The transcript is empty."),
-        (b"\xff\xfe", "processing_failed", "The file is not a text."),
-        (b"a\0b", "processing_failed", "The file is not a text."),
-    ],
-    ids=["empty", "bytes", "NUL"],
-)
-def test_a_transcript_that_nobody_can_read_is_fatal(working, body, code, message):
-    file = working.ended(working.upload(body=body))
-    assert (file["error_code"], file["error_message"]) == (code, message)
-    assert file["processing"]["attempts"] == 1
+UNREADABLE = [
+    (b" \n\t", "empty_original_transcript", "The transcript is empty."),
+    (b"\xff\xfe", "processing_failed", "The file is not a text."),
+    (b"a\0b", "processing_failed", "The file is not a text."),
+]
+
+
+def test_a_transcript_that_nobody_can_read_is_fatal(working):
+    ids = [working.upload(body=body) for body, _, _ in UNREADABLE]
+    for id, (_, code, message) in zip(ids, UNREADABLE, strict=True):
+        file = working.ended(id)
+        assert (file["error_code"], file["error_message"]) == (code, message)
+        assert file["processing"]["attempts"] == 1
 
 
 # -- the numbers: R35, R36, R115 -----------------------------------------------------------------
@@ -230,6 +230,8 @@ def test_a_second_writer_finds_the_first_and_keeps_it(working):
     stages = working.module["app"]
     row = working.row(id)
     upload = stages.Upload(id, name, row["upload_key"], "", "report-2")
-    second = stages.write(stages.Checked(upload, {"title": "another"}, False))
+    second = stages.write(
+        stages.Checked(upload, {"title": "another"}, False), SimpleNamespace(token=0)
+    )
     assert (second.key, second.sha256) == (row["report_key"], row["report_sha256"])
     assert working.get(f"/api/files/{id}/report").json()["report"] == GOOD_REPORT

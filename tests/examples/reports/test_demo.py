@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from urllib.request import urlopen
 
 import pytest
+from examples.reports.faults import Fault, FaultyLine
 from tests.house.tree import ROOT
 
 DEMO = ROOT / "examples" / "reports" / "demo.py"
@@ -22,6 +25,29 @@ def play(folder, *options: str) -> str:
     assert "\nclean\n" in done.stdout
     assert "orphans: none" in done.stdout
     return done.stdout
+
+
+def test_a_fault_that_struck_nobody_or_cost_nothing_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the demonstration adds
+    from examples.reports import demo
+
+    def fail() -> None:
+        raise ProcessLookupError
+
+    with FaultyLine() as line:
+        line.plan("GET", "talk.txt", Fault("worker killed", act=fail))
+        with pytest.raises(OSError, match="closed"):
+            urlopen(f"{line.url}/talk.txt")
+    assert not line.struck
+    system = SimpleNamespace(model_line=line, s3_line=line)
+    well = {"status": "succeeded", "error_code": None, "processing": {"attempts": 1}}
+    names = [one.name for one in demo.TRANSCRIPTS.glob("*.txt")]
+    assert list(demo.complaints(system, dict.fromkeys(names, well), with_faults=False)) == []
+    told = list(demo.complaints(system, dict.fromkeys(names, well), with_faults=True))
+    assert "the fault 'worker killed' struck nobody" in told
+    assert "lecture.en.txt met 'worker killed' and was not tried again" in told
+    assert "riunione.it.txt is succeeded (None)" in told
+    assert "soveshchanie.ru.txt" not in " ".join(told)
 
 
 @pytest.mark.long

@@ -46,9 +46,12 @@ def tokens(session: Session) -> list[AccessToken]:
     return session.opened.reader.access_tokens()
 
 
-def principal_of(session: Session, text: str) -> Principal | None:
-    """Whom a token speaks for."""
-    return access.principal_of(session.opened.reader, text)
+def principal_of(session: Session, authorization: str) -> Principal | None:
+    """Whom the header Authorization of a request speaks for; None where it brings no good token."""
+    scheme, _, text = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    return access.principal_of(session.opened.reader, text.strip())
 
 
 def log_in(session: Session, token_text: str) -> str | None:

@@ -228,10 +228,7 @@ class HttpApi:
         if given is None:
             visit = login.Visit(self._session, request, {}, self._door.in_thread)
             return await login.principal_of_cookie(visit)
-        scheme, _, text = given.partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        return await self._door.in_thread(principal_of, self._session, text.strip())
+        return await self._door.in_thread(principal_of, self._session, given)
 
     def _check_host(self, request: Request) -> None:
         """A page of another origin that had its name point here would otherwise speak with the browser's rights."""
