@@ -5,14 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.engine.observe import Observers
-from perdure.engine.record import Ending
+from perdure.engine.observe import Observers, trace_of
+from perdure.engine.record import Ending, in_place
 from perdure.engine.settle import settle
 from perdure.engine.stages import Stage
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
 from perdure.model.jobs import Capture, Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.limits import CAUSES_MAX
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.outcomes import (
@@ -22,6 +23,7 @@ from perdure.model.outcomes import (
     Lost,
     Raised,
     Returned,
+    Snoozed,
     Unbegun,
     Withdrawn,
 )
@@ -52,7 +54,32 @@ def test_an_observer_that_raises_hurts_neither_us_nor_the_others(caplog):
         Observers([broken, notes, broken]).tell(EventName.WORKER_STARTED, worker=1)
     assert notes.names() == [EventName.WORKER_STARTED]
     assert notes.events[0].fields == {"worker": 1}
-    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError] * 2
+    said = "an observer failed on worker_started: ZeroDivisionError:  at tests.engine.test_observe:"
+    assert [record.getMessage().startswith(said) for record in caplog.records] == [True] * 2
+
+
+def test_what_an_observer_raises_is_told_on_one_line_without_its_secrets():
+    class Mute(Exception):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    def fail() -> None:
+        raise ValueError("key sk-live-0123456789abcdef\nbelow") from Mute()
+
+    with pytest.raises(ValueError, match="below") as caught:
+        fail()
+    line = trace_of(caught.value)
+    assert "ValueError: key [secret] below at tests.engine.test_observe:" in line
+    assert "Mute:  at " in line.partition("; after ")[2]
+    assert "\n" not in line
+
+
+def test_a_long_chain_of_causes_is_cut():
+    error: BaseException = ValueError("first")
+    for _ in range(2000):
+        before, error = error, ValueError("next")
+        error.__cause__ = before
+    assert trace_of(error).count("ValueError") == CAUSES_MAX + 1
 
 
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "secret text"))
@@ -85,7 +112,7 @@ def told_of(place, outcome, *, before: Counters | None = None, **options):
     notes, line = Notes(), line_on(place)
     claim = claim_of(counters=before, run=7)
     ending = Ending(claim, outcome, 1.25, 7, policy=OWN, **options)
-    record = settle(ending, line, line.stages[0], chance=0.5)
+    record = settle(ending, line, replace(line.stages[0], upstream="vendor"), chance=0.5)
     Observers([notes]).tell_settled(record, receipt_of(record))
     (event,) = notes.events
     assert "secret" not in str(event.fields)
@@ -98,8 +125,10 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
     assert event.fields == {
         "job_id": "job-00001",
         "request_id": "req-1",
+        "owner": "ann",
         "pipeline": "p",
-        "run_no": 7,
+        "run": 7,
+        "worker": 7,
         "status": "queued",
         "stage": "one",
         "attempt": 1,
@@ -112,12 +141,46 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
-        "upstream": None,
+        "upstream": "vendor",
         "upstream_status": 502,
-        "gate": "flowing",
+        "gate_state": "flowing",
         "delay_ms": 2000,
         "captures": None,
+        "hinted": False,
     }
+
+
+LIMITED = Raised(
+    Evidence(("httpx.HTTPStatusError",), "x", status=429, headers=(("retry-after", "9"),))
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "delay_ms", "hinted"), [(BAD_GATEWAY, 2000, False), (LIMITED, 9000, True)]
+)
+def test_a_retry_says_how_long_it_waits_and_whether_the_upstream_asked_for_it(
+    place, outcome, delay_ms, hinted
+):
+    """R109."""
+    fields = told_of(place, outcome).fields
+    assert (fields["delay_ms"], fields["hinted"]) == (delay_ms, hinted)
+
+
+def test_a_retry_for_which_its_caller_waits_says_how_long_all_the_same(place):
+    notes, retry = Notes(), record_for(place, BAD_GATEWAY)
+    record = in_place(retry)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_RETRIED)
+    assert (record.delay_s, fields["delay_ms"]) == (0.0, round(retry.delay_s * 1000) or None)
+    assert fields["delay_ms"] > 0
+
+
+@pytest.mark.parametrize("outcome", [FAILED, LIMITED, Lost(Death("silent")), Snoozed(5.0)])
+def test_every_retry_says_which_attempt_it_was_of_how_many(place, outcome):
+    """R109."""
+    event = told_of(place, outcome)
+    assert event.name is EventName.JOB_RETRIED
+    assert (event.fields["attempt"], event.fields["attempts_max"]) == (1, 3)
 
 
 def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
@@ -126,8 +189,10 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
     assert event.fields == {
         "job_id": "job-00001",
         "request_id": "req-1",
+        "owner": "ann",
         "pipeline": "p",
-        "run_no": 7,
+        "run": 7,
+        "worker": 7,
         "status": "failed",
         "stage": "one",
         "attempt": 3,
@@ -140,11 +205,12 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
-        "upstream": None,
+        "upstream": "vendor",
         "upstream_status": 502,
-        "gate": "flowing",
+        "gate_state": "flowing",
         "delay_ms": None,
         "captures": None,
+        "hinted": None,
     }
 
 
@@ -175,14 +241,21 @@ def test_a_wait_behind_a_held_gate_is_told_with_the_gate_and_counts_no_failure(p
     record = settle(ending, line, line.stages[0], chance=0.5, gates=Held())
     Observers([notes]).tell_settled(record, receipt_of(record))
     (fields,) = notes.of(EventName.JOB_RETRIED)
-    assert (fields["gate"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
+    assert (fields["gate_state"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
 
 
 def test_a_success_has_no_error_and_says_which_try_it_was(place):
     event = told_of(place, Returned("1"), before=Counters(starts=3, failures=2), carry_on=True)
     fields = event.fields
     assert (event.name, fields["attempt"], fields["pipeline"]) == (EventName.JOB_ADVANCED, 3, "p")
-    for name in ("error_kind", "error_code", "error_message", "upstream_status", "gate", "reason"):
+    for name in (
+        "error_kind",
+        "error_code",
+        "error_message",
+        "upstream_status",
+        "gate_state",
+        "reason",
+    ):
         assert fields[name] is None
 
 
@@ -199,18 +272,29 @@ def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
     notes = Notes()
     Observers([notes]).tell_settled(record_for(place, Returned("1")), answer)
     (fields,) = notes.of(EventName.RESULT_REFUSED)
-    assert fields["request_id"] == "req-1"
+    assert (fields["request_id"], fields["owner"], fields["worker"]) == ("req-1", "ann", 7)
+
+
+def test_of_a_stores_words_about_a_row_only_those_are_told_that_do_not_quote_it(place):
+    notes, record = Notes(), record_for(place, Returned("1"))
+    said = 'a check is violated, password=hunter2\nDETAIL: Failing row contains (1, "canary").'
+    Observers([notes]).tell_settled(record, RecordRefused(1, "a", 1, said))
+    (fields,) = notes.of(EventName.RESULT_REFUSED)
+    assert fields["reason"] == "a check is violated, password=[secret]"
 
 
 def test_a_claim_is_told():
     notes = Notes()
-    Observers([notes]).tell_claimed(claim_of())
+    Observers([notes]).tell_claimed(claim_of(run=4), 7)
     assert notes.of(EventName.JOB_CLAIMED) == [
         {
             "job_id": "job-00001",
             "request_id": "req-1",
+            "owner": "ann",
             "pipeline": "p",
-            "run_no": None,
+            "run": 4,
+            "worker": 7,
+            "status": "processing",
             "stage": "one",
             "attempt": 1,
             "token": 1,
@@ -220,10 +304,15 @@ def test_a_claim_is_told():
 
 def test_what_people_do_to_a_job_is_told_with_its_request_id():
     notes = Notes()
-    observers, target, deed = Observers([notes]), Target(1, "a", 1, "req-1"), Deed("ann", "why")
+    observers, target, deed = (
+        Observers([notes]),
+        Target(1, "a", 1, "req-1", "eve"),
+        Deed("ann", "why"),
+    )
     observers.tell_discarded(target, deed)
     observers.tell_brought_forward(target, deed)
-    observers.tell_revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
+    revival = Revival(1, "a", 1, "one", 1, None, request_id="req-1", owner="eve")
+    observers.tell_revived(revival, deed)
     assert notes.names() == [
         EventName.JOB_DISCARDED,
         EventName.JOB_BROUGHT_FORWARD,
@@ -231,6 +320,7 @@ def test_what_people_do_to_a_job_is_told_with_its_request_id():
     ]
     for event in notes.events:
         assert (event.fields["request_id"], event.fields["by_whom"]) == ("req-1", "ann")
+        assert event.fields["owner"] == "eve"
 
 
 def test_a_batch_is_told_by_its_new_jobs_alone():
@@ -240,10 +330,13 @@ def test_a_batch_is_told_by_its_new_jobs_alone():
     observers.tell_enqueued("p", done)
     observers.tell_enqueued("p", done[:1])
     observers.tell_enqueued("p", [])
-    observers.tell_enqueued("p", done, request_id="req-7")
+    observers.tell_enqueued("p", done, request_id="req-7", owner="ann", run=4)
     assert notes.of(EventName.JOB_ENQUEUED) == [
-        {"job_id": "b", "request_id": request_id, "pipeline": "p", "count": 1}
-        for request_id in ("b", "req-7")
+        {"job_id": "b", "pipeline": "p", "count": 1} | own
+        for own in (
+            {"request_id": "b", "owner": None, "run": None},
+            {"request_id": "req-7", "owner": "ann", "run": 4},
+        )
     ]
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from perdure.app.metrics import alert_rules
+from perdure.app.session.metrics import alert_rules
 from perdure.model.metrics import LABELS, METRICS
 from perdure.surfaces.cli.root import cli
 from tests.house.tree import ROOT

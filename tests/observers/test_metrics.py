@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from perdure.app.metrics import alert_rules, metrics_text
+from perdure.app.session.metrics import alert_rules, metrics_text
 from perdure.engine.attempt.captures import CaptureFactory, aside
 from perdure.engine.settle import Finished
 from perdure.model.events import EventName

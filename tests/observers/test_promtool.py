@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.app.metrics import metrics_text
+from perdure.app.session.metrics import metrics_text
 from perdure.observers.process_figures import ProcessFigures
 from tests.observers.test_metrics import figures_of
 

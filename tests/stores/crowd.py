@@ -98,6 +98,21 @@ def _statements(jobs: int, lanes: int, *, id: str, series: str) -> Iterator[str]
     yield _FILL_OWNERS
 
 
+def fill_sqlite(run: Callable[[str], object], jobs: int, lanes: int = LANES) -> None:
+    """Fill a file that has the schema and nothing else."""
+    for one in _statements(jobs, lanes, id="'job-' || n", series=_SERIES):
+        run(one)
+    run("ANALYZE")
+
+
+def fill_postgres(run: Callable[[str], object], jobs: int, lanes: int = LANES) -> None:
+    """Fill a database that has the schema and nothing else."""
+    series = "generate_series(1, {count})"
+    for one in _statements(jobs, lanes, id="gen_random_uuid()", series=series):
+        run(one.replace("AS s", "AS s (n)"))
+    run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
+
+
 class SqliteCrowd:
     """Rows are not counted by SQLite; the instructions of its machine are, and a row takes some."""
 
@@ -106,9 +121,7 @@ class SqliteCrowd:
         self._raw = self._place.connection.raw
         self.reader: Reader = self._place.reader
         self.run: Callable[[str], object] = self._raw.execute
-        for one in _statements(jobs, lanes, id="'job-' || n", series=_SERIES):
-            self.run(one)
-        self.run("ANALYZE")
+        fill_sqlite(self.run, jobs, lanes)
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         counts: list[int] = []
@@ -149,10 +162,7 @@ class PostgresCrowd:
         self._aside = psycopg.connect(url, autocommit=True)
         self.reader: Reader = self._place.reader
         self.run: Callable[[str], object] = self._aside.execute
-        series = "generate_series(1, {count})"
-        for one in _statements(jobs, lanes, id="gen_random_uuid()", series=series):
-            self.run(one.replace("AS s", "AS s (n)"))
-        self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
+        fill_postgres(self.run, jobs, lanes)
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         return self._watch(read, _most)

@@ -48,6 +48,8 @@ READS: dict[str, Callable[[Reader], Any]] = {
         JobFilter(owner="big", text="broken"), since=START, limit=500
     ),
     "how many jobs a large owner has": lambda reader: reader.preview(BIG),
+    "since when queues wait": lambda reader: reader.first_due(),
+    "which lanes are held": lambda reader: reader.held_lanes(range(1, 500)),
     "how many jobs stand where": lambda reader: reader.depths(),
     "what has happened": lambda reader: reader.flows(),
     "what has happened, minute by minute": lambda reader: reader.flows(minutes=True),
@@ -159,7 +161,7 @@ def test_a_scrape_that_counted_jobs_would_be_noticed(made, store):
     assert counts[1] > 2 * counts[0]
 
 
-@pytest.mark.parametrize("endpoint", ["show_job", "show_result"])
+@pytest.mark.parametrize("endpoint", ["show_job", "show_result", "list_captures"])
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_an_id_of_anothers_and_an_unknown_one_take_the_same_statement_and_plan(
     made, store, endpoint

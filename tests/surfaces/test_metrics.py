@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 import perdure
-from perdure.app import metrics
+from perdure.app.session import metrics
 from perdure.config import load
 from perdure.model.errors import CallerError, ConfigError
 from perdure.surfaces.cli.root import cli

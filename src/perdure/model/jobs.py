@@ -204,6 +204,7 @@ class Expired(Struct, frozen=True):
     isolation: int
     run: int | None = None
     request_id: str = ""
+    owner: str = ""
 
 
 class Part(Struct, frozen=True):
@@ -284,8 +285,9 @@ class Record(Struct, frozen=True, gc=False):
     ``lane_from`` is the lane that it leaves, where that is another one.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
-    ``pipeline``, ``run``, ``attempts_max``, ``request_id`` and ``age_s``, from the moment by which the job stood in line to
-    its success, are for those who are told of it: no store writes them.
+    ``pipeline``, ``run``, ``attempts_max``, ``request_id`` and what follows are for those who are told of it: no store
+    writes them. ``age_s`` is from the moment by which the job stood in line to its success, ``hinted`` says that an upstream
+    asked for the delay, and ``pause_s`` is a delay for which the caller of a call waits itself.
     """
 
     no: int
@@ -318,6 +320,9 @@ class Record(Struct, frozen=True, gc=False):
     lane_from: int | None = None
     request_id: str | None = None
     age_s: float | None = None
+    owner: str = ""
+    hinted: bool | None = None
+    pause_s: float = 0.0
 
 
 class Receipt(Struct, frozen=True, gc=False):

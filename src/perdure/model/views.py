@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from perdure.model.gates import GateRow
 from perdure.model.jobs import Counters, Lane
+from perdure.model.kinds import KINDS, Kind
 from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
 from perdure.model.workers import WorkerView
@@ -121,6 +122,19 @@ class AttemptView(Struct, frozen=True):
         """What the attempt has met, for operators: what was raised, where in the application's own code, and its text."""
         seen = json.loads(self.evidence_json or "{}")
         return seen_in_words(seen.get("names", ()), seen.get("where", ""), self.message)
+
+    @property
+    def public_message(self) -> str:
+        """What everybody may read of how it went wrong: what the stage has said for them, else what its kind means."""
+        stated = json.loads(self.evidence_json or "{}").get("public_message")
+        kind = Kind(self.kind) if self.kind in set(Kind) else Kind.UNKNOWN
+        return stated or KINDS[kind].sentence
+
+    @property
+    def public_why(self) -> str:
+        """The decision in one sentence, without what only operators may read."""
+        why = json.loads(self.why_json)
+        return str(why.get("public") or why["text"])
 
 
 class CaptureView(Struct, frozen=True):
@@ -248,6 +262,14 @@ class StoreFigures(Struct, frozen=True):
     deaths: list[DeathCount]
     gates: list[GateRow]
     workers: list[WorkerView]
+
+
+class Stats(Struct, frozen=True):
+    """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
+
+    depths: list[Depth]
+    flows: list[Flow]
+    deaths: list[DeathCount]
 
 
 class LaneView(Struct, frozen=True):

@@ -4,7 +4,7 @@ What takes more than one statement is read in one snapshot, so that books balanc
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ClassVar
@@ -168,6 +168,15 @@ class SharedReader(ABC):
         with self._snapshot() as fetch:
             lanes, closed = fetch(self._sql.lanes_list, {}), fetch(self._sql.lanes_closed, {})
             return lanes_out(lanes, closed, tally_reads.waiting_by_lane(fetch))
+
+    def first_due(self) -> dict[int, datetime]:
+        """For each lane with jobs that can run now, since when the first in line could."""
+        return tally_reads.first_due(self._rows)
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Of these lanes, those whose gate lets nothing pass."""
+        asked = sorted(set(lanes))
+        return tally_reads.held_lanes(self._rows, self._dialect, asked) if asked else frozenset()
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""

@@ -4,6 +4,7 @@ They stand in ``stores/tally`` and are written so that both dialects read them a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
@@ -84,6 +85,17 @@ def waiting_by_lane(fetch: Fetch) -> dict[int, tuple[int, int]]:
     """For each lane how many of its jobs can run now, and how many wait for their time."""
     rows = fetch(TALLY["depths"], {})
     return {row[0]: (int(row[4]), int(row[5]) + int(row[6])) for row in rows}
+
+
+def first_due(fetch: Fetch) -> dict[int, datetime]:
+    """For each lane with jobs that can run now, since when the first in line could."""
+    return {lane: from_us(due) for lane, due in fetch(TALLY["first_due"], {}) if due is not None}
+
+
+def held_lanes(fetch: Fetch, dialect: Dialect, lanes: Sequence[int]) -> frozenset[int]:
+    """Of these lanes, those whose gate lets nothing pass."""
+    sql = TALLY["held_lanes"].format(among=dialect.among.replace("j.no", "l.no"))
+    return frozenset(row[0] for row in fetch(sql, {"nos": dialect.packed(lanes)}))
 
 
 def flows(fetch: Fetch, now_us: int, *, minutes: bool) -> list[Flow]:

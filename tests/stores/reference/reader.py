@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec.structs import astuple, fields
 
 from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
@@ -189,6 +190,20 @@ class ModelReader(Reports):
                 for no, lane in sorted(self._tables.lanes.items())
             ]
 
+    def first_due(self) -> dict[int, datetime]:
+        """By lane, the moment of the first in line."""
+        with self._tables.read():
+            ready = [job for job in self._all() if job.ready is True and job.isolation == 0]
+            return {job.lane: job.due_at for job in sorted(ready, key=in_line, reverse=True)}
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Those that are closed by a gate."""
+        with self._tables.read():
+            known = [no for no in lanes if no in self._tables.lanes]
+            by = {no: self._tables.closed_by(self._tables.lanes[no]) for no in known}
+        gates = ("upstream ", "credential ")
+        return frozenset(no for no, why in by.items() if any(one.startswith(gates) for one in why))
+
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
         with self._tables.read():
@@ -317,6 +332,10 @@ class ModelReader(Reports):
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Dicts that nobody can reach are not damaged behind our back."""
         return []
+
+    def condition(self) -> StoreCondition:
+        """Dicts stand on nothing."""
+        return StoreCondition("dicts", (1,))
 
     def close(self) -> None:
         """There is nothing to disconnect from."""

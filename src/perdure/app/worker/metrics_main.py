@@ -20,9 +20,10 @@ from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from perdure.app.metrics import CONTENT_TYPE, metrics_text
+from perdure.app.session.metrics import CONTENT_TYPE, metrics_text
 from perdure.app.session.opening import open_store
 from perdure.app.worker.metrics_port import Answering
+from perdure.engine.observe import trace_of
 from perdure.model.errors import PerdureError
 from perdure.model.views import StoreFigures
 from perdure.observers.figure_cells import read_sums
@@ -108,7 +109,7 @@ class MetricsServer(ThreadingHTTPServer):
         """Whoever asked has gone away or was too slow, which is theirs; anything else is ours."""
         wrong = sys.exception()
         if wrong is not None and not isinstance(wrong, OSError):
-            log.error("a scrape went wrong", exc_info=wrong)
+            log.error("a scrape went wrong: %s", trace_of(wrong))
 
 
 class Scrape(BaseHTTPRequestHandler):

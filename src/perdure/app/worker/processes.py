@@ -30,7 +30,7 @@ from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
 from perdure.observers.figure_cells import cells_in
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.observers.process_figures import ProcessFigures
 from perdure.ports import Observer, Store
 
@@ -62,7 +62,7 @@ def work(
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
-    opened = open_store(session.url)
+    opened = open_store(session.url, connections=config.connections)
     if figures is not None:
         counting = ProcessFigures(cells_in(*figures))
         session.observers.add(counting, turns=counting.add_turn)
@@ -95,7 +95,10 @@ def work(
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
-    return process.main()
+    try:
+        return process.main()
+    finally:
+        flush_logs()
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
@@ -119,6 +122,20 @@ def supervise(
         told.add(port.figures, turns=port.figures.add_turn)
         told.tell(EventName.METRICS_SERVED, address=port.address)
         port.look()
+    try:
+        return _supervise(url, config, spawn, lanes, told, port)
+    finally:
+        flush_logs()  # whoever says more after this says it below
+
+
+def _supervise(
+    url: str,
+    config: Config,
+    spawn: Spawn,
+    lanes: Sequence[Lane],
+    told: Observers,
+    port: MetricsPort | None,
+) -> int:
     orders = _Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.heed)
@@ -162,8 +179,8 @@ def _supervisor(
     )
 
 
-class _ToldToStop(Exception):
-    """A signal came, and nothing has begun that would have to be ended."""
+class _ToldToStop(BaseException):
+    """A signal came, and nothing has begun that would have to be ended. Nobody on the way takes it for a failure of theirs."""
 
 
 class _Orders:
@@ -199,7 +216,8 @@ def _await_store(url: str, config: Config, observers: Observers) -> Store:
     give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
     while True:
         try:
-            return open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+            wait_s_max = max(config.lease_ttl_s / 3, 0.1)
+            return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
         except StoreUnavailable as away:
             if not away.may_pass or time.monotonic() + pause_s > give_up_at:
                 raise

@@ -399,7 +399,7 @@ class Pump:
         for claim in claims:
             self._drop_call(claim)
             self._in_hand[claim.no] = claim
-            self._observers.tell_claimed(claim)
+            self._observers.tell_claimed(claim, self._identity.worker)
             if claim.damage is not None:
                 self._finished.append(Finished(claim, Raised(_damage_evidence(claim.damage)), 0.0))
         if self._gates is not None:

@@ -2,7 +2,7 @@
 
 import click
 
-from perdure.app.metrics import (
+from perdure.app.session.metrics import (
     alert_rules,
     check_metrics_extra,
     metrics_text,

@@ -13,9 +13,11 @@ _COMMANDS = {
     for name in (
         "audit",
         "captures",
+        "config",
         "db",
         "dead",
         "demo",
+        "doctor",
         "enqueue",
         "gates",
         "metrics",

@@ -19,8 +19,9 @@ from perdure.app import (
     supervise,
     work,
 )
-from perdure.app.metrics import check_metrics_extra
+from perdure.app.session.metrics import check_metrics_extra
 from perdure.app.session.session import Session
+from perdure.app.session.settings import Settings, SettledValue
 from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
@@ -102,14 +103,19 @@ def worker(
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
     """
-    config = settings_in_force(
-        processes=processes, metrics_port=metrics_port, metrics_host=metrics_host, **tuning
-    )
+    given = {
+        "processes": processes,
+        "metrics_port": metrics_port,
+        "metrics_host": metrics_host,
+        **tuning,
+    }
+    settings_in_force(**given)  # what is wrong without the app is told before it is loaded
+    for_app(store)
+    described = _describe(app) if lifeline is None else _read_description(lifeline)
+    config = Settings(described.settled).with_given(given, given_as="option").config
     check_times(config)
     if config.metrics_port is not None:
         check_metrics_extra("--metrics-port")
-    for_app(store)
-    described = _describe(app) if lifeline is None else _read_description(lifeline)
     check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
     port = None if lifeline is not None else metrics_port_of(described.url, config)
@@ -189,11 +195,12 @@ def worker_child(
     **tuning: object,
 ) -> None:
     """Be one working process of a supervisor."""
+    session = _session_or_end(app)
     status = work(
-        _session_or_end(app),
+        session,
         worker=number,
         role=Role(role),
-        config=settings_in_force(**tuning),
+        config=session.settings.with_given(tuning, given_as="option").config,
         lifeline=lifeline,
         queues=queues,
         categories=categories,
@@ -223,11 +230,14 @@ class Described(msgspec.Struct, frozen=True):
 
     url: str
     lanes: tuple[Lane, ...]
+    settled: dict[str, SettledValue]
 
 
 def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
-    return msgspec.json.encode(Described(session.url, (*session.lanes, *more)))
+    return msgspec.json.encode(
+        Described(session.url, (*session.lanes, *more), session.settings.ours)
+    )
 
 
 @click.command("describe", hidden=True)
