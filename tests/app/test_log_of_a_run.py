@@ -73,22 +73,16 @@ class Said:
 
 
 @pytest.fixture
-def both() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+def both(log) -> tuple[io.StringIO, io.StringIO]:
     """The log at its loudest, as JSON and as text."""
     machine, people = io.StringIO(), io.StringIO()
-    log = logging.getLogger("perdure")
-    before = (log.handlers[:], log.level, log.propagate)
-    queues = [
+    log.handlers[:] = [
         LogQueue(LogStream(machine), JsonFormatter()),
         LogQueue(LogStream(people), TextFormatter(), sums_up=True),
     ]
-    log.handlers[:] = queues
     log.setLevel(logging.DEBUG)
     log.propagate = False
-    yield machine, people
-    for one in queues:
-        one.close()
-    log.handlers[:], log.level, log.propagate = before
+    return machine, people
 
 
 def ask(item, context):
