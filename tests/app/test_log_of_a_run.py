@@ -246,6 +246,8 @@ RARE = {  # as the moment has it
     EventName.GATE_CHANGED,
     EventName.GATE_PROBED,
     EventName.GATE_PACED,
+    EventName.LOOP_BLOCKED,  # by a machine that stands still
+    EventName.JOB_RELEASED,
 }
 
 
