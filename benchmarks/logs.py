@@ -184,7 +184,8 @@ def logged(way: str, reading: Reading) -> Iterator[tuple[Observer, logging.Handl
         yield (log_event_at_once if how == "direct" else log_event), output
     finally:
         output.close()
-        log.handlers[:], log.level, log.propagate = before
+        log.handlers[:], log.propagate = before[0], before[2]
+        log.setLevel(before[1])
 
 
 def log_event_at_once(event: Event) -> None:

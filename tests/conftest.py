@@ -3,6 +3,7 @@
 pytest-randomly prints the run's seed in the header; `-p no:randomly` or `--randomly-seed=N` steers it.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -97,6 +98,19 @@ def s3(
         missing(str(part))
     request.config.stash.setdefault(JOINED, []).append(server)
     return server
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """The logger of Perdure, put back as it was."""
+    logger = logging.getLogger("perdure")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    yield logger
+    for one in logger.handlers:
+        if one not in before[0]:
+            one.close()
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])  # not by its attribute: what was enabled would stay so
 
 
 @pytest.fixture

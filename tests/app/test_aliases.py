@@ -4,12 +4,13 @@ import os
 
 import pytest
 
-from perdure import Alias, App, ConfigError, Setting, UnknownName, load_settings
+from perdure import Alias, App, Backoff, ConfigError, Policy, Setting, UnknownName, load_settings
 
 ATTEMPTS = Setting(
     "retry_attempts_max", int, 3, "attempts", "Attempts, the first one included.", least=1, most=50
 )
 BASE = Setting("retry_base_s", float, 5.0, "seconds", "The first delay.", least=0.0)
+CAP = Setting("retry_cap_s", float, 60.0, "seconds", "The longest delay.", least=0.0)
 FACTOR = Setting("retry_factor", float, 2.0, "", "What each delay is of the one before.", least=1.0)
 KEY = Setting("gateway_key", str, "", "", "What the gateway knows us by.", secret=True)
 
@@ -26,12 +27,13 @@ VERIFIER = (
     Alias("poll_s", key="polling_s"),
     Alias(ATTEMPTS, key="retry.max_attempts"),
     Alias(BASE, variable="INITIAL_BACKOFF_MIN", key="retry.backoff.initial", unit="min"),
+    Alias(CAP, key="retry.backoff.max", unit="min"),
     Alias(FACTOR, key="retry.backoff.multiplier"),
 )
 DAEMON = {
     "polling_s": 0.5,
     "bot": {"token": "anything"},
-    "retry": {"max_attempts": 8, "backoff": {"initial": 1, "multiplier": 2}},
+    "retry": {"max_attempts": 8, "backoff": {"initial": 1, "max": 60, "multiplier": 2}},
 }
 
 
@@ -67,6 +69,20 @@ def test_keys_of_a_file_are_those_settings_and_what_else_stands_in_it_is_left_al
     assert settings["poll_s"] == 0.5
     assert settings.origin(ATTEMPTS) == "retry.max_attempts in daemon.yaml"
     assert settings.origin(BASE) == "retry.backoff.initial in daemon.yaml, in min"
+
+
+def test_the_four_keys_of_the_verifiers_file_make_its_policy():
+    """R113."""
+    settings = load_settings(VERIFIER, file_name="daemon.yaml", file_content=DAEMON)
+    backoff = Backoff(base_s=settings[BASE], factor=settings[FACTOR], cap_s=settings[CAP])
+    published = Policy.based_on("verifier", name="published")
+    made = Policy.based_on(
+        "verifier", name="made", attempts_max=settings[ATTEMPTS], backoff=backoff
+    )
+    assert (made.attempts_max, made.backoff) == (published.attempts_max, published.backoff)
+    other = {**DAEMON, "retry": {"max_attempts": 2, "backoff": {"max": 1}}}
+    less = load_settings(VERIFIER, file_name="daemon.yaml", file_content=other)
+    assert (less[ATTEMPTS], less[CAP], less[BASE]) == (2, 60.0, 5.0)
 
 
 def test_without_any_of_them_the_defaults_are_in_force():

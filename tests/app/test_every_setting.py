@@ -234,7 +234,10 @@ def what_is_logged(ground: Ground) -> object:
         text = ground.capsys.readouterr().err
         return text.count("a word"), text.startswith("{")
     finally:
-        log.handlers[:], log.level, log.propagate = before
+        for one in log.handlers:
+            one.close()
+        log.handlers[:], log.propagate = before[0], before[2]
+        log.setLevel(before[1])
 
 
 def where_a_server_listens(ground: Ground) -> object:

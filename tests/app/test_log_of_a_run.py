@@ -1,6 +1,8 @@
-"""What the log says of a whole run: every event with its fields, every story told apart, in JSON and in words, and no secret.
+"""What the log and the metrics say of a whole run: every event with its fields, every story told apart, every number that of
+the store's rows, and no secret.
 
-The run is real: a worker inside this process, servers that misbehave, and people who cancel, retry and discard.
+The run is real: the demo's invoices and its upstream, calls behind gates to servers that misbehave, a worker inside this
+process, and people who cancel, retry, discard and hold.
 """
 
 import io
@@ -13,10 +15,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from perdure import App, Backoff, GateSettings, Item, Jitter, PaceSettings, StageError
+from perdure.app.surface import gate_control
+from perdure.demo import stages
 from perdure.demo.client import post
+from perdure.demo.script import Fault, write_script
+from perdure.demo.upstream import DemoUpstream
 from perdure.engine.observe import Observers
+from perdure.http import asgi
 from perdure.model.errors import StoreError
 from perdure.model.events import EVENTS, EventName
 from perdure.model.nouns import replace
@@ -28,8 +36,11 @@ from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.rules.vocabulary import CONVERTER
 from perdure.testing.upstream import Answer, Upstream
+from tests.app.rows_of_run import Rows, check_calls, check_gate, check_lines, check_scrape
 from tests.engine.kit import until
+from tests.observers.scraping import Scraped
 from tests.stores.kit import file_in, furnished
+from tests.surfaces.http.conftest import bearer
 
 QUICK: Policy = replace(
     preset("standard"),
@@ -40,6 +51,9 @@ QUICK: Policy = replace(
     vocabulary=CONVERTER,
 )
 GATE = GateSettings(pace=PaceSettings(start_calls=16))
+UPSTREAMS = {"calls": "vendor", "orders": "limiter"}
+# In the process of the test: what would kill it is left out, and what would only take long.
+SCRIPT = write_script(seed=7, items=20, without={Fault.CRASH, Fault.SIGKILL, Fault.HANG})
 
 # Each stands where a secret, an item or an upstream's answer would.
 CANARIES = {
@@ -73,22 +87,16 @@ class Said:
 
 
 @pytest.fixture
-def both() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+def both(log) -> tuple[io.StringIO, io.StringIO]:
     """The log at its loudest, as JSON and as text."""
     machine, people = io.StringIO(), io.StringIO()
-    log = logging.getLogger("perdure")
-    before = (log.handlers[:], log.level, log.propagate)
-    queues = [
+    log.handlers[:] = [
         LogQueue(LogStream(machine), JsonFormatter()),
         LogQueue(LogStream(people), TextFormatter(), sums_up=True),
     ]
-    log.handlers[:] = queues
     log.setLevel(logging.DEBUG)
     log.propagate = False
-    yield machine, people
-    for one in queues:
-        one.close()
-    log.handlers[:], log.level, log.propagate = before
+    return machine, people
 
 
 def ask(item, context):
@@ -114,7 +122,7 @@ class Play:
     def __init__(self, app: App, stack: ExitStack) -> None:
         app.upstream("vendor", gate=GATE)
         staged = app.stage(upstream="vendor", policy=QUICK)(ask)
-        self.pipe = app.pipeline("invoices", staged, app.stage(policy=QUICK)(tidy))
+        self.pipe = app.pipeline("calls", staged, app.stage(policy=QUICK)(tidy))
         app.upstream("limiter", gate=GATE)  # of its own: its hints hold nobody else
         limited = app.stage(name="ask", upstream="limiter", policy=QUICK)(ask_limiter)
         self.limited = app.pipeline("orders", limited, tidy)
@@ -157,9 +165,14 @@ class Play:
     def play(self, app: App) -> None:
         """Work it all off, with people in between."""
         item = Item({"url": self.urls["well"], "item": CANARIES["item"]}, request_id="req-run")
-        with app.working(concurrency=4):
+        demo = app.get_pipeline(stages.PIPELINE)
+        self.invoices = {
+            number: demo.enqueue({"invoice": number}, owner="acme", request_id=f"req-{number}").id
+            for number in range(1, SCRIPT.items + 1)
+        }
+        with app.working(concurrency=16):
             self.run = self.pipe.run([item], name="april", owner="acme")
-            jobs = [app.job(id) for id in self.jobs.values()]
+            jobs = [app.job(id) for id in (*self.jobs.values(), *self.invoices.values())]
             until(lambda: all(one.view().state in TERMINAL for one in jobs), "all have ended")
             self.run.wait(wait_s=60)
             self.waits[0].cancel(reason="not wanted", by="ann")
@@ -168,19 +181,28 @@ class Play:
             jobs = [*self.waits, app.job(self.jobs["wrong"])]
             until(lambda: all(one.view().state in TERMINAL for one in jobs), "these have, too")
         app.dead.discard(reason="known", by="ann")
+        gate_control.hold(
+            app._session.opened, "vendor", by_whom="ann", reason="a bill", for_text=None
+        )
+        self._put("held", url=self.urls["well"])
 
 
 @pytest.fixture
-def play(tmp_path, both) -> Iterator[tuple[Play, Said]]:
+def play(tmp_path, both, monkeypatch) -> Iterator[tuple[Play, Said, Rows, Scraped]]:
     with ExitStack() as stack:
-        app = App(f"sqlite:///{furnished(file_in(tmp_path))}")
+        monkeypatch.setenv(stages.UPSTREAM, stack.enter_context(DemoUpstream(SCRIPT)).url)
+        app, _ = stages.declare(f"sqlite:///{furnished(file_in(tmp_path))}")
         stack.callback(app.close)
+        scraper = TestClient(
+            asgi(app, hosts=("testserver",)), headers=bearer(app, "read_all", owner="")
+        )
         play = Play(app, stack)
         play.play(app)
         _tell_of_no_store()
         for one in logging.getLogger("perdure").handlers:
             one.flush()
-        yield play, Said(*(stream.getvalue() for stream in both))
+        said = Said(*(stream.getvalue() for stream in both))
+        yield play, said, Rows(app), Scraped(scraper.get("/metrics").text)
 
 
 def _tell_of_no_store() -> None:
@@ -197,6 +219,7 @@ JUDGED = AT_WORK | {
     "attempts_max", "duration_ms", "error_kind", "error_code", "error_message", "gate_state", "raised", "failures",
     "upstream",
 }  # fmt: skip
+BEHIND_A_GATE = {"upstream", "upstream_status", "gate_state"}  # the demo's stages name no upstream
 HAS = {
     EventName.JOB_ENQUEUED: WHOSE | {"count"},
     EventName.JOB_CLAIMED: AT_WORK | {"token"},
@@ -223,16 +246,51 @@ RARE = {  # as the moment has it
     EventName.GATE_CHANGED,
     EventName.GATE_PROBED,
     EventName.GATE_PACED,
+    EventName.LOOP_BLOCKED,  # by a machine that stands still
+    EventName.JOB_RELEASED,
 }
 
 
-def test_the_log_of_a_run_has_every_field_of_every_event_in_both_forms_and_no_secret(play):
-    """R102 to R110, as far as the log tells them."""
-    played, said = play
+def test_the_log_and_the_metrics_of_a_run_say_what_its_rows_do_and_no_secret(play):
+    """R102 to R110, of one run."""
+    played, said, rows, seen = play
     check_fields(said)
     check_stories(played, said)
     check_forms(said)
-    assert hits(said.text) == []
+    check_demo(played, rows)
+    check_lines(rows, said.lines)
+    check_scrape(rows, seen)
+    check_calls(rows, seen, UPSTREAMS)
+    check_gate(rows, seen)
+    assert hits(said.text) == hits(seen.text) == []
+    check_that_a_lie_is_noticed(said, rows, seen)
+
+
+def check_demo(played: Play, rows: Rows) -> None:
+    """The invoices that the script refuses are dead letters, all others came through what it does to them."""
+    states = {job.id: job.state.value for job in rows.jobs}
+    ends = {number: states[id] for number, id in played.invoices.items()}
+    assert ends == {
+        number: "failed" if number in SCRIPT.refused else "succeeded" for number in ends
+    }
+    struck = {one.kind for job, one in rows.tries if job.pipeline == stages.PIPELINE}
+    assert struck >= {"upstream_unavailable", "rate_limited", "invalid_output", "invalid_request"}
+
+
+def check_that_a_lie_is_noticed(said: Said, rows: Rows, seen: Scraped) -> None:
+    """The broken twins: a retry that is not logged, one that is counted twice, a gate that takes a call too many."""
+    retried = said.named(EventName.JOB_RETRIED)[0]
+    with pytest.raises(AssertionError):
+        check_lines(rows, [line for line in said.lines if line is not retried])
+    for name, check in (
+        ("perdure_retries_total", check_scrape),
+        ("perdure_upstream_call_seconds_count", lambda *run: check_calls(*run, UPSTREAMS)),
+        ("perdure_gate_held_seconds", check_gate),
+    ):
+        lying = Scraped(seen.text)
+        lying.values |= {one: value + 1 for one, value in seen.values.items() if one[0] == name}
+        with pytest.raises(AssertionError):
+            check(rows, lying)
 
 
 def check_fields(said: Said) -> None:
@@ -241,10 +299,12 @@ def check_fields(said: Said) -> None:
     for line in said.lines:
         name = EventName(line["event"])
         fields = set(line) - {"time", "level", "event"}
-        aliases = CONVERTER.aliases if "pipeline" in line else {}
+        aliases = CONVERTER.aliases if line.get("pipeline") in UPSTREAMS else {}
         named = {aliases.get(field) for field in EVENTS[name].fields}
         assert fields - named <= set(EVENTS[name].fields), line
         least = EXPIRED if line.get("reason") == "expired" else HAS.get(name, set())
+        if line.get("pipeline") == stages.PIPELINE:
+            least = least - BEHIND_A_GATE
         assert least <= fields, (name, least - fields)
         assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
 
@@ -285,7 +345,7 @@ def check_stories(played: Play, said: Said) -> None:
         "job_id": played.jobs["down"],
         "request_id": "req-down",
         "owner": "acme",
-        "pipeline": "invoices",
+        "pipeline": "calls",
         "worker": worker,
         "status": "queued",
         "stage": "ask",
@@ -303,6 +363,7 @@ def check_stories(played: Play, said: Said) -> None:
         "delay_ms": 20,
         "hinted": False,
     }
+    assert first["gateway_status"] == 502  # the name of R104
     hinted = next(one for one in said.of(played.jobs["limited"]) if one["event"] == "job_retried")
     assert (hinted["hinted"], hinted["delay_ms"], hinted["error_code"]) == (True, 150, "GW_4XX")
     of_run = [line for line in said.lines if line.get("run") is not None]

@@ -21,12 +21,11 @@ JOBS = 300  # which take more lines than a pipe does
 class Unread:
     """The log at its loudest, into a pipe that nobody reads until `read` is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: logging.Logger) -> None:
         reads, writes = os.pipe()
         self._reader, self.stream = os.fdopen(reads, "rb"), os.fdopen(writes, "w")
         self._thread = threading.Thread(target=self._reader.read, daemon=True)
-        self.log = logging.getLogger("perdure")
-        self._before = (self.log.handlers[:], self.log.level, self.log.propagate)
+        self.log = log
 
     def begin(self, handler: logging.Handler) -> None:
         self._handler = handler
@@ -46,15 +45,15 @@ class Unread:
         self._handler.close()
         if thread is not None:
             thread.join()
-        self.log.handlers[:], self.log.level, self.log.propagate = self._before
+        self.log.handlers.clear()
         self.stream.close()
         self._thread.join()
         self._reader.close()
 
 
 @pytest.fixture
-def unread() -> Iterator[Unread]:
-    made = Unread()
+def unread(log) -> Iterator[Unread]:
+    made = Unread(log)
     yield made
     made.close()
 

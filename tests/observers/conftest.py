@@ -1,4 +1,4 @@
-"""The logger of Perdure for tests, and pipes to write its lines to."""
+"""Pipes for the log to write its lines to."""
 
 import logging
 import os
@@ -9,19 +9,6 @@ import pytest
 
 from perdure.observers.event_lines import JsonFormatter
 from perdure.observers.log_queue import LogQueue, LogStream
-
-
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    """The logger of Perdure, put back as it was."""
-    logger = logging.getLogger("perdure")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-    yield logger
-    for handler in logger.handlers:
-        if isinstance(handler, LogQueue):
-            handler.close()
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 class Pipe:

@@ -23,8 +23,9 @@ from perdure.rules.policy import Policy, Rule
 from perdure.stores.opening import open_store
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import crash
-from perdure.testing.store_contract.fresh_store import Place
+from perdure.testing.store_contract.fresh_store import TTL_S, Place
 from tests.engine.gating import DOWN, FINE, VENDOR, Post, failed, put, stage
+from tests.engine.upkeep.upkeeping import live, upkeep
 from tests.observers.scraping import Scraped, names_in, shares
 from tests.stores.kit import file_in, furnished
 
@@ -218,6 +219,17 @@ def test_a_late_result_is_counted_as_stale(post):
     assert seen("perdure_results_refused_total", cause="stale") == 1
     assert seen("perdure_results_refused_total", cause="unwritable") == 0
     assert seen("perdure_events_total", event="result_refused") == 1
+
+
+def test_a_worker_whose_lease_ran_out_is_counted_as_silent(post):
+    judge, silent = post.place.hire(), post.place.hire()
+    live(post.place, [judge, post.worker], TTL_S)
+    upkeep(post.place, judge, notes=post.figures).once()
+    assert silent in {one.no for one in post.place.reader.workers() if one.dead_at is not None}
+    seen = scraped(post)
+    assert seen("perdure_workers_lost_total", cause="silent") == 1
+    assert seen("perdure_workers_lost_total", cause="ended") == 0
+    assert seen("perdure_workers", role="main") == 2
 
 
 def figures_of(*codes: str) -> StoreFigures:

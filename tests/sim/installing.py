@@ -55,7 +55,8 @@ def installed(world: World, setup: Setup, kernel: Kernel) -> Iterator[None]:
         yield
     finally:
         log.removeHandler(listener)
-        log.level, log.propagate = kept
+        log.setLevel(kept[0])
+        log.propagate = kept[1]
         for module, name, value in before:
             setattr(module, name, value)
 

@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -128,11 +129,10 @@ def play(server: Server, folder: Path, *, crashes: int, seconds: float) -> None:
     assert away >= 2 * crashes  # else no crash has struck
     assert faults(lines, jobs) == []
     assert differences(lines, Kept.read(url)) == []
-    opened = open_store(url, SystemClock(), create=False, wait_s_max=10.0)
-    books = opened.reader.books()
-    assert (books.accepted, books.succeeded) == (len(set(jobs)), len(jobs))
-    assert opened.reader.audit() == []
-    opened.close()
+    with closing(open_store(url, SystemClock(), create=False, wait_s_max=10.0)) as opened:
+        books = opened.reader.books()
+        assert (books.accepted, books.succeeded) == (len(set(jobs)), len(jobs))
+        assert opened.reader.audit() == []
 
 
 def test_two_crashes_of_the_server_under_load_lose_and_repeat_nothing(server, tmp_path):

@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,24 +66,23 @@ def claims_of(job: str) -> int:
 def race(folder: Path, url: str, claims_min: int, *, within_s: float) -> None:
     seed = int(os.environ.get("PERDURE_SEED", random.SystemRandom().randrange(2**32)))
     print(f"seed {seed} (PERDURE_SEED repeats the jobs, not the machine)")
-    opened = open_store(url, SystemClock(), create=True, wait_s_max=10.0)
-    jobs = prepared(opened, random.Random(seed), claims_min)
-    began_at = time.monotonic()
-    with working(folder, url, seed + 1, task="drain") as hands:
-        hands.finish(within_s=within_s)
-        lines = hands.lines()
-    took_s = time.monotonic() - began_at
-    claims = [line for line in lines if line.word == CLAIMED]
-    got = {hand: round(share, 2) for hand, share in sorted(shares(lines).items())}
-    print(f"FIGURE {len(claims)} claims of {len(jobs)} jobs in {took_s:.1f} s, shares {got}")
-    assert faults(lines, jobs) == []
-    assert len(claims) == sum(map(claims_of, jobs)) >= claims_min
-    assert len(got) == 2
-    assert min(got.values()) >= SHARE_MIN
-    books = opened.reader.books()
-    assert (books.accepted, books.succeeded) == (len(jobs), len(jobs))
-    assert opened.reader.audit() == []
-    opened.close()
+    with closing(open_store(url, SystemClock(), create=True, wait_s_max=10.0)) as opened:
+        jobs = prepared(opened, random.Random(seed), claims_min)
+        began_at = time.monotonic()
+        with working(folder, url, seed + 1, task="drain") as hands:
+            hands.finish(within_s=within_s)
+            lines = hands.lines()
+        took_s = time.monotonic() - began_at
+        claims = [line for line in lines if line.word == CLAIMED]
+        got = {hand: round(share, 2) for hand, share in sorted(shares(lines).items())}
+        print(f"FIGURE {len(claims)} claims of {len(jobs)} jobs in {took_s:.1f} s, shares {got}")
+        assert faults(lines, jobs) == []
+        assert len(claims) == sum(map(claims_of, jobs)) >= claims_min
+        assert len(got) == 2
+        assert min(got.values()) >= SHARE_MIN
+        books = opened.reader.books()
+        assert (books.accepted, books.succeeded) == (len(jobs), len(jobs))
+        assert opened.reader.audit() == []
 
 
 def test_two_processes_that_race_never_hold_the_same_job_and_lose_none(tmp_path, url):

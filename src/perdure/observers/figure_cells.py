@@ -51,9 +51,9 @@ class FigureCells:
         self.numbers = memory[_NAMES_BYTES:PIECE_BYTES].cast("d")
         self._places: dict[Series, int] = {}
         self._end = 0
-        if self._head[0] != _MARK:
+        if self._head[0] not in (0, _MARK):
             memory[:] = bytes(PIECE_BYTES)
-            self._head[0] = _MARK
+        self._head[0] = _MARK
         for series in _names(memory):
             self._places[series] = self._end
             self._end += _KNOWN[series[0]].width

@@ -41,8 +41,3 @@ def flush_logs() -> None:
     """Wait until the lines so far are written, so that what is said next comes after them."""
     for one in log.handlers:
         one.flush()
-
-
-def lines_dropped() -> int:
-    """How many lines this process could not write, because nobody took them."""
-    return sum(one.dropped for one in log.handlers if isinstance(one, LogQueue))

@@ -64,21 +64,21 @@ class ProcessFigures:
     """An observer that counts, and whatever else its process has to say in numbers."""
 
     def __init__(self, cells: FigureCells | None = None) -> None:
-        self._cells = cells or FigureCells()
-        self._numbers = self._cells.numbers
-        self._stages: dict[tuple[EventName, object, object], _StagePlaces] = {}
-        self._calls: dict[tuple[EventName, str, str | None, bool], int] = {}
-        self._turn = self._cells.place(TURN_SECONDS)
         self._kept: dict[EventName, Callable[[Event], None]] = dict.fromkeys(
             _RESULTS, self._note_attempt
         )
         self._kept |= {one: self._note_event for one in EventName if one not in _EVERYDAY}
-        self._begin_at_zero()
-        self._lock = threading.Lock()
+        self._begin(cells or FigureCells())
         _living.add(self)
 
-    def _begin_at_zero(self) -> None:
-        """What is known beforehand is there from the start: of a series that begins with 1, no rate is known."""
+    def _begin(self, cells: FigureCells) -> None:
+        self._lock = threading.Lock()
+        self._cells = cells
+        self._numbers = cells.numbers
+        self._stages: dict[tuple[EventName, object, object], _StagePlaces] = {}
+        self._calls: dict[tuple[EventName, str, str | None, bool], int] = {}
+        self._turn = cells.place(TURN_SECONDS)
+        # What is known beforehand is there from the start: of a series that begins with 1, no rate is known.
         for cause in ("stale", "unwritable"):
             self._cells.place(RESULTS_REFUSED, cause)
         for cause in ("ended", "silent"):
@@ -105,8 +105,8 @@ class ProcessFigures:
             return self._cells.read()
 
     def begin_anew(self) -> None:
-        """In a process that was forked off: a thread of the parent's may have had the lock."""
-        self._lock = threading.Lock()
+        """In a process that was forked off: the cells are its parent's, and a thread of that may have had the lock."""
+        self._begin(FigureCells())
 
     def _note_event(self, event: Event) -> None:
         self._count(EVENTS_TOLD, event.name.value)
