@@ -26,6 +26,7 @@ from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
 from perdure.observers.log import log, write_logs
 from perdure.stores.opening import open_store
+from perdure.surfaces.views import all_of_job
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import failure, success
 from perdure.testing.store_contract.fresh_store import DEED, target
@@ -231,6 +232,11 @@ def what_is_logged(ground: Ground) -> object:
         log.handlers[:], log.level, log.propagate = before
 
 
+def names_of_a_job(ground: Ground) -> object:
+    with ground.opened() as app:
+        return sorted(all_of_job(app._session, ground.pipe.enqueue(1).view()))
+
+
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "store": ("sqlite:///one.db", "sqlite:///two.db", where_jobs_are),
     "connections": ("1", "2", while_one_connection_is_lent),
@@ -250,6 +256,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
+    "aliases": ("", "gateway", names_of_a_job),
 }
 
 

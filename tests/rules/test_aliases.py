@@ -106,4 +106,4 @@ def test_every_alias_that_ships_names_a_field():
 def test_a_setting_that_cannot_be_is_told_where_the_app_is_made(monkeypatch):
     monkeypatch.setenv("PERDURE_ALIASES", "ovner=tenant")
     with pytest.raises(ConfigError, match="PERDURE_ALIASES"):
-        App("sqlite://")
+        App("sqlite:///work.db")
