@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from benchmarks.serving.measures import area
+from benchmarks.serving.measures import answer_word, area, shed_and_errors
 
 from benchmarks import http_api
 
@@ -56,3 +56,15 @@ def test_errors_growth_and_a_time_that_tells_miss_their_aims():
     slow = {"/api/jobs": {"1000": 1.0, "2000": 2.1}, "/api/dead": {"1000": 1.0, "2000": 1.9}}
     told = http_api.told("sqlite", {"answers": slow})
     assert "answers: 1 of 2 within 2 x; aim all: MISSED" in told
+
+
+def test_a_server_that_sheds_is_told_from_one_whose_store_is_away():
+    assert answer_word(202, b"{}") == "202"
+    words = [answer_word(503, b'{"code": "%s"}' % code) for code in (b"overloaded", b"store_error")]
+    found = {
+        "create 202": 7,
+        f"create {words[0]}": 2,
+        f"list {words[1]}": 3,
+        "list 500 internal": 1,
+    }
+    assert shed_and_errors(found) == (2, 4)
