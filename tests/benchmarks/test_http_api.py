@@ -5,9 +5,12 @@ import sys
 from typing import Any
 
 import pytest
+from benchmarks.serving.answers import OF_ALL, OF_ANN
 from benchmarks.serving.measures import answer_word, area, shed_and_errors
 
 from benchmarks import http_api
+from perdure.model.access import AccessScope
+from perdure.surfaces.http.asgi import ENDPOINTS
 
 
 def measured(tmp_path, monkeypatch, *only: str) -> dict[str, Any]:
@@ -68,3 +71,19 @@ def test_a_server_that_sheds_is_told_from_one_whose_store_is_away():
         "list 500 internal": 1,
     }
     assert shed_and_errors(found) == (2, 4)
+
+
+# One object each, which has as many jobs as it has; and what is not read from the store by the page.
+NOT_TIMED = {"/api/events", "/api/gates/{name}", "/api/dead/bulks/{id}", "/metrics"}
+
+
+def test_every_list_show_group_and_stats_answer_is_timed():
+    """Of a run the answers grow with its own items, and captures with what was put aside."""
+    paths = {
+        one.path
+        for one in ENDPOINTS
+        if one.method == "GET" and one.scope in (AccessScope.READ, AccessScope.READ_ALL)
+    }
+    own = {one for one in paths if one.startswith(("/api/runs/{id}", "/api/jobs/{id}/captures"))}
+    timed = {path.partition("?")[0] for path in (*OF_ANN, *OF_ALL)}
+    assert paths - own - timed - NOT_TIMED == set()
