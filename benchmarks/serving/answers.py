@@ -20,12 +20,17 @@ from perdure import App
 # Ann has 50 jobs, of a thousand owners; a tenth of all has failed, in 300 groups.
 OF_ANN = (
     "/api/jobs", "/api/jobs?limit=500", "/api/jobs?state=failed", "/api/jobs?since=1970-01-01T00:00:00Z",
-    "/api/dead", "/api/dead/groups", "/api/runs", "/api/jobs/{id}", "/api/jobs/{id}/result",
+    "/api/dead", "/api/dead/groups", "/api/dead/bulks", "/api/runs", "/api/jobs/{id}", "/api/jobs/{id}/result",
 )  # fmt: skip
 OF_ALL = (
     "/api/jobs",
     "/api/dead",
     "/api/dead/groups",
+    "/api/dead/bulks",
+    "/api/runs",
+    "/api/gates",
+    "/api/queues",
+    "/api/schedules",
     "/api/stats",
     "/api/audit-log",
     "/api/workers",

@@ -1,9 +1,11 @@
 """What is measured of the server: creates beside a bare handler, a mixed load, listeners, and what time tells of an id."""
 
 import asyncio
+import json
 import statistics
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -15,7 +17,10 @@ from msgspec import Struct
 
 from perdure import App
 
-SHED = (429, 503)  # said before anything was done; all else from 500 on is an error
+SHED = (
+    "overloaded",
+    "rate_limited",
+)  # said before anything was done; all else from 500 on is an error
 _LISTENING, _EVENT = b": listening", b"event: job_accepted"
 
 
@@ -87,8 +92,8 @@ async def _load(server: servers.ServerProcess, token: str, sizes: Sizes) -> dict
     async def send(what: str, line: client.Line) -> None:
         while time.monotonic() < end_at:
             asked = ("POST", client.ASKED) if what == "create" else ("GET", b"")
-            status, _ = await line.ask(asked[0], "/api/jobs", asked[1])
-            statuses[f"{what} {status}"] += 1
+            status, body = await line.ask(asked[0], "/api/jobs", asked[1])
+            statuses[f"{what} {answer_word(status, body)}"] += 1
 
     memory: list[float] = []
 
@@ -100,18 +105,30 @@ async def _load(server: servers.ServerProcess, token: str, sizes: Sizes) -> dict
     sends = [send("list" if n % 3 == 0 else "create", line) for n, line in enumerate(lines)]
     await asyncio.gather(look(), *sends)
     await _hang_up(lines)
-    errors = sum(
-        count
-        for what, count in statuses.items()
-        if (status := int(what.split()[1])) >= 500 and status not in SHED
-    )
+    shed, errors = shed_and_errors(statuses)
     quarter = max(len(memory) // 4, 1)
     return {
         "statuses": dict(statuses),
         "errors": errors,
-        "shed": sum(count for what, count in statuses.items() if int(what.split()[1]) in SHED),
+        "shed": shed,
         "memory_mib": [round(statistics.median(some), 1) for some in (memory[quarter : 2 * quarter], memory[-quarter:])],
     }  # fmt: skip
+
+
+def answer_word(status: int, body: bytes) -> str:
+    """An answer in a word: its status, and the code where it is a problem; a store that is away is not a server that sheds."""
+    return str(status) if status < 400 else f"{status} {json.loads(body)['code']}"
+
+
+def shed_and_errors(statuses: Mapping[str, int]) -> tuple[int, int]:
+    """How many answers were shed, and how many are errors of the server."""
+    shed = sum(count for what, count in statuses.items() if what.split()[-1] in SHED)
+    errors = sum(
+        count
+        for what, count in statuses.items()
+        if int(what.split()[1]) >= 500 and what.split()[-1] not in SHED
+    )
+    return shed, errors
 
 
 def listeners(places: Places, scheme: str, sizes: Sizes) -> dict[str, Any]:

@@ -5,9 +5,12 @@ import sys
 from typing import Any
 
 import pytest
-from benchmarks.serving.measures import area
+from benchmarks.serving.answers import OF_ALL, OF_ANN
+from benchmarks.serving.measures import answer_word, area, shed_and_errors
 
 from benchmarks import http_api
+from perdure.model.access import AccessScope
+from perdure.surfaces.http.asgi import ENDPOINTS
 
 
 def measured(tmp_path, monkeypatch, *only: str) -> dict[str, Any]:
@@ -56,3 +59,31 @@ def test_errors_growth_and_a_time_that_tells_miss_their_aims():
     slow = {"/api/jobs": {"1000": 1.0, "2000": 2.1}, "/api/dead": {"1000": 1.0, "2000": 1.9}}
     told = http_api.told("sqlite", {"answers": slow})
     assert "answers: 1 of 2 within 2 x; aim all: MISSED" in told
+
+
+def test_a_server_that_sheds_is_told_from_one_whose_store_is_away():
+    assert answer_word(202, b"{}") == "202"
+    words = [answer_word(503, b'{"code": "%s"}' % code) for code in (b"overloaded", b"store_error")]
+    found = {
+        "create 202": 7,
+        f"create {words[0]}": 2,
+        f"list {words[1]}": 3,
+        "list 500 internal": 1,
+    }
+    assert shed_and_errors(found) == (2, 4)
+
+
+# One object each, which has as many jobs as it has; and what is not read from the store by the page.
+NOT_TIMED = {"/api/events", "/api/gates/{name}", "/api/dead/bulks/{id}", "/metrics"}
+
+
+def test_every_list_show_group_and_stats_answer_is_timed():
+    """Of a run the answers grow with its own items, and captures with what was put aside."""
+    paths = {
+        one.path
+        for one in ENDPOINTS
+        if one.method == "GET" and one.scope in (AccessScope.READ, AccessScope.READ_ALL)
+    }
+    own = {one for one in paths if one.startswith(("/api/runs/{id}", "/api/jobs/{id}/captures"))}
+    timed = {path.partition("?")[0] for path in (*OF_ANN, *OF_ALL)}
+    assert paths - own - timed - NOT_TIMED == set()

@@ -167,7 +167,7 @@ def test_an_id_of_anothers_and_an_unknown_one_take_the_same_statement_and_plan(
     made, store, endpoint
 ):
     """And one's own takes it first. So neither an answer nor the time to it tells that a job is there."""
-    crowd = made(store, 5_000)
+    crowd = made(store, 1_000)
     own, others = (
         crowd.reader.jobs(JobFilter(owner=owner, states=(State.SUCCEEDED,)), limit=1)[0].id
         for owner in ("ann", "big")

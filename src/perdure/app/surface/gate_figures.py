@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from perdure.app.surface.moments import Moment
 from perdure.engine.gates.changes import gate_of
 from perdure.engine.gates.limit_shares import NOBODY, slices_in
 from perdure.engine.gates.pacing import PaceShown, PaceTold, pace_in
@@ -21,7 +22,7 @@ class WorkerPace(Struct, frozen=True):
 
     worker: int
     name: str
-    told_at: datetime
+    told_at: Moment
     pace: PaceShown
 
     def says(self, now: datetime) -> str:
@@ -53,7 +54,7 @@ class SliceShown(Struct, frozen=True):
     calls_wanted: int
     share: float
     share_wanted: float
-    until: datetime
+    until: Moment
 
     def says(self, limits: UpstreamLimits | None, now: datetime) -> str:
         """What it has, until when, and whether it waits for more; of limits that nobody has told, all parts."""

@@ -4,9 +4,10 @@ A worker writes it beside its samples, in the same row, so that people can read 
 """
 
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from perdure.model.nouns import replace
 from perdure.rules.gate import pace
@@ -27,6 +28,7 @@ CLIMBED = "climbing: the upstream admits more"
 FREE = "no limit is known any more"
 _FALL = 0.95  # of the rate; less than that is a change, and not the noise of a measurement
 _MUCH = 1.25  # times more or less than was last told
+At = Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})]  # in documents of it
 
 
 class PaceShown(Struct, frozen=True):
@@ -40,8 +42,8 @@ class PaceShown(Struct, frozen=True):
     calls_max: int
     was_per_s: float | None
     reason: str
-    changed_at: datetime
-    rises_at: datetime | None = None
+    changed_at: At
+    rises_at: At | None = None
     rise_per_s: float = 0.0
 
     def rises_in_s(self, now: datetime) -> float | None:

@@ -80,6 +80,8 @@ class HttpApi:
         self._door = Door(session, limits)
         self._find_principal = find_principal or self._of_token
         self._hosts = frozenset(one.lower() for one in hosts)
+        self._looked: dict[tuple[str, ...], tuple[int, Principal | None]] = {}  # by credential
+        self._looking = asyncio.Lock()
         document = openapi(ENDPOINTS)
 
         async def describe(visit: login.Visit) -> Response:
@@ -206,11 +208,25 @@ class HttpApi:
     async def _still_is(self, request: Request, principal: Principal) -> bool:
         """Whether a request that is still open speaks for the same as before; it counts for no rate."""
         try:
-            return await self._find_principal(request) == principal
+            return await self._listener(request) == principal
         except StoreError:
             return True  # nobody can tell, and nothing is heard until the store is back
         except (Refused, PerdureError):
             return False
+
+    async def _listener(self, request: Request) -> Principal | None:
+        """Whom an open stream speaks for; of all streams of a token the store is asked once a beat."""
+        if self._find_principal != self._of_token:
+            return await self._find_principal(request)
+        headers = (request.headers.get(one, "") for one in ("authorization", "cookie"))
+        given = (request.url.scheme, *headers)
+        async with self._looking:
+            beat, known = events.beat_now(), self._looked.get(given)
+            if known is None or known[0] != beat:
+                known = (beat, await self._of_token(request))
+                kept = {one: found for one, found in self._looked.items() if found[0] == beat}
+                self._looked = kept | {given: known}
+        return known[1]
 
     async def _let_in(self, request: Request, scope: AccessScope | None) -> Principal:
         if scope is None:
@@ -257,6 +273,10 @@ class HttpApi:
         refused = refusal_of(error)
         if refused.code == "internal":
             _log.error("request %s went wrong: %s", request_id, trace_of(error))
+        elif refused.code == "store_error":
+            _log.warning("request %s cannot be met now: %s", request_id, trace_of(error))
+        else:
+            _log.debug("request %s was refused: %s", request_id, refused.code)
         problem = problem_of(refused, request_id)
         headers = {**_SAFE_HEADERS, **refused.headers, "x-request-id": request_id}
         kind = "application/problem+json"

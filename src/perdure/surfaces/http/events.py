@@ -4,6 +4,7 @@ One reader in this process serves all who listen, and each hears of its own owne
 encoded. Every event has the cursor after it as its id, so that a client that was cut off goes on with ``Last-Event-ID``.
 A cursor that the feed no longer keeps gets one ``reset`` event: read the lists anew, and go on from its id.
 Every 15 seconds it is asked again whether the listener may still hear: a stream ends with the token or login that opened it.
+All streams of a process ask at the same moments, so that what they ask of the store is asked once for all of a token.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class EventShown(msgspec.Struct, frozen=True):
     """An event on the wire. It says what a thing has become; what it is now, the other endpoints say."""
 
     kind: str
-    at: str
+    at: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
     id: str
     pipeline: str
     stage: str
@@ -70,6 +71,11 @@ async def _always() -> bool:
     return True
 
 
+def beat_now() -> int:
+    """The number of this beat: all streams of a process have the same."""
+    return int(asyncio.get_running_loop().time() // BEAT_S)
+
+
 async def stream(
     session: Session,
     owner: str | None,
@@ -93,12 +99,12 @@ async def stream(
         first = _event("reset", listener.cursor, b"{}") + first
     try:
         yield first
-        asked = loop.time()
+        beat = beat_now()
         while True:
-            if loop.time() - asked >= BEAT_S:
+            if beat != (now := beat_now()):
                 if not await may_hear():
                     return
-                asked = loop.time()
+                beat = now
             news.clear()
             try:
                 page = listener.take()
@@ -109,7 +115,7 @@ async def stream(
                 yield _page(session, page)
                 continue
             try:
-                async with asyncio.timeout_at(asked + BEAT_S):
+                async with asyncio.timeout_at((beat + 1) * BEAT_S):
                     await news.wait()
             except TimeoutError:
                 yield b": beat\n\n"

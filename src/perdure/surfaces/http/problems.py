@@ -28,7 +28,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "method_not_allowed": (405, "This cannot be done here."),
     "too_slow": (408, "The body did not come in time."),
     "job_unfinished": (409, "The job has not ended yet."),
-    "job_failed": (409, "The job has ended without a result."),
     "not_cancellable": (409, "The job has ended already."),
     "not_retriable": (409, "The job cannot be given a new life."),
     "not_changeable": (409, "It is not in a state for that."),
