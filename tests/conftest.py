@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
@@ -33,6 +35,28 @@ hypothesis.settings.load_profile("perdure")
 pytest.register_assert_rewrite(
     "perdure.testing.store_contract"
 )  # so that a broken promise shows its values
+
+
+TESTS = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let each process of a parallel run read the files in an order of its own.
+
+    All of them read all files. Side by side, each would compile what a fresh checkout has not compiled yet, for its
+    asserts too; so one compiles a file, and the others find it done.
+    """
+    if hasattr(config, "workerinput") and [Path(one).resolve() for one in config.args] == [TESTS]:
+        files = [str(one) for one in TESTS.rglob("test_*.py")]
+        Random(config.workerinput["workerid"]).shuffle(files)
+        config.args[:] = files
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The same order in all of them again, before it is left to chance."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: str(item.path))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from perdure.app.worker.processes import _await_store
+from perdure.app.worker.supervision import _await_store
 from perdure.config import load
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable

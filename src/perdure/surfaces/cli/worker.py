@@ -6,20 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from perdure.app import (
-    check_served,
-    check_times,
-    lanes_served,
-    load_session,
-    settings_in_force,
-    supervise,
-    work,
-)
-from perdure.app.session.session import Session
+from perdure.app import check_served, check_times, lanes_served, settings_in_force
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
@@ -29,6 +21,9 @@ from perdure.surfaces.cli.options import (
     for_app,
     with_options,
 )
+
+if TYPE_CHECKING:
+    from perdure.app.session.session import Session
 
 _SERVED = (
     click.option(
@@ -121,6 +116,8 @@ def worker(
         _LIFELINES[ours] = process
         return process
 
+    from perdure.app import supervise  # children and `describe` have no use for it
+
     lanes = lanes_served(described.lanes, queues, categories)
     sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
 
@@ -167,6 +164,8 @@ def worker_child(
     **tuning: object,
 ) -> None:
     """Be one working process of a supervisor."""
+    from perdure.app import work  # the app and all it works with, which no supervisor needs
+
     status = work(
         _session_or_end(app),
         worker=number,
@@ -179,8 +178,10 @@ def worker_child(
     sys.exit(status)
 
 
-def _session_or_end(app: str) -> Session:
+def _session_or_end(app: str) -> "Session":
     """The app's session; a module that has broken since the supervisor began may be mended: then it tries again."""
+    from perdure.app import load_session
+
     try:
         return load_session(app)
     except AppNotFound as error:
@@ -197,7 +198,7 @@ class Described(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
 
 
-def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
+def description(session: "Session", more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
     return msgspec.json.encode(Described(session.url, (*session.lanes, *more)))
 
@@ -206,6 +207,8 @@ def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
+    from perdure.app import load_session
+
     session = load_session(app)
     session.check_writable()
     answer = description(session).decode()
