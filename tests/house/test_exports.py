@@ -105,8 +105,16 @@ def test_a_supervisor_and_a_keeper_load_nothing_that_work_is_done_with():
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert {"perdure.engine.supervise.keeper", "perdure.engine.supervise.supervisor"} <= loaded
-    assert not {one for one in loaded if one.startswith("perdure.rules")}
-    assert not {"perdure.app.app", "perdure.app.session.session", "perdure.engine.run"} & loaded
+    assert not {one for one in loaded if one.startswith("perdure.rules.presets")}
+    assert (
+        not {
+            "perdure.app.app",
+            "perdure.app.session.session",
+            "perdure.engine.run",
+            "perdure.rules.policy",
+        }
+        & loaded
+    )
 
 
 def test_the_checks_export_exactly_what_they_list():

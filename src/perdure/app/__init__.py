@@ -21,7 +21,7 @@ if _typing.TYPE_CHECKING:
     from perdure.app.worker.lane_names import check_served, lanes_served
     from perdure.app.worker.processes import work
     from perdure.app.worker.supervision import supervise
-    from perdure.config import check_times, misspelt_variables
+    from perdure.config import check_times, misspelt_variables, settings_file
 else:
 
     def __getattr__(name: str) -> object:
@@ -41,6 +41,7 @@ __all__ = [
     "Pipeline",
     "check_served",
     "check_times",
+    "settings_file",
     "settings_in_force",
     "explain_spec",
     "falling_otherwise",
@@ -72,6 +73,6 @@ _NAMES = {
     "perdure.app.worker.lane_names": "check_served lanes_served",
     "perdure.app.worker.processes": "work",
     "perdure.app.worker.supervision": "supervise",
-    "perdure.config": "check_times misspelt_variables",
+    "perdure.config": "check_times misspelt_variables settings_file",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -16,7 +16,9 @@ from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
-from perdure.observers.log import write_logs
+from perdure.observers.figure_cells import cells_in
+from perdure.observers.log import flush_logs, write_logs
+from perdure.observers.process_figures import ProcessFigures
 
 _SUSPECT_IDLE_S = 20.0
 _NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no garbage
@@ -31,10 +33,12 @@ def work(
     lifeline: int,
     queues: Collection[str] = (),
     categories: Collection[str] = (),
+    figures: tuple[int, int] | None = None,
 ) -> int:
     """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone.
 
-    With ``queues`` or ``categories`` only their lanes are served.
+    With ``queues`` or ``categories`` only their lanes are served. ``figures`` is the file and the piece of it in which it
+    counts what it does.
     """
     gc.freeze()  # what was loaded stays; it need not be walked over again and again
     gc.set_threshold(_NEW_OBJECTS, 20, 100)
@@ -43,7 +47,10 @@ def work(
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
-    opened = open_store(session.url)
+    opened = open_store(session.url, connections=config.connections)
+    if figures is not None:
+        counting = ProcessFigures(cells_in(*figures))
+        session.observers.add(counting, turns=counting.add_turn)
     catalogue = session.catalogue
     if queues or categories:
         catalogue = catalogue.only(queues=queues, categories=categories)
@@ -73,7 +80,10 @@ def work(
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
-    return process.main()
+    try:
+        return process.main()
+    finally:
+        flush_logs()
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:

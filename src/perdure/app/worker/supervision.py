@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from types import FrameType
 
 from perdure.app.session.opening import open_store
+from perdure.app.worker.metrics_port import MetricsPort
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
 from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.supervisor import Lanes, Spawn, Supervisor
 from perdure.model.errors import StoreUnavailable
+from perdure.model.events import EventName
 from perdure.model.jobs import Lane
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.ports import Observer, Store
 
 _AGAIN_S, _AGAIN_S_MAX = 0.1, 1.0  # between looks for a store that is away at the start
@@ -30,10 +32,29 @@ def supervise(
     spawn: Spawn,
     lanes: Sequence[Lane] = (),
     observers: Sequence[Observer] = (),
+    port: MetricsPort | None = None,
 ) -> int:
     """Be a supervisor until told to stop; the exit status. ``lanes`` are those that its children serve."""
     write_logs(form=config.log_format, level=config.log_level)
     told = Observers([log_event, *observers])
+    if port is not None:
+        told.add(port.figures, turns=port.figures.add_turn)
+        told.tell(EventName.METRICS_SERVED, address=port.address)
+        port.look()
+    try:
+        return _supervise(url, config, spawn, lanes, told, port)
+    finally:
+        flush_logs()  # whoever says more after this says it below
+
+
+def _supervise(
+    url: str,
+    config: Config,
+    spawn: Spawn,
+    lanes: Sequence[Lane],
+    told: Observers,
+    port: MetricsPort | None,
+) -> int:
     orders = _Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.heed)
@@ -51,8 +72,12 @@ def supervise(
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
     while not supervisor.done:
         supervisor.once()
+        if port is not None:
+            port.look()
         _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
+    if port is not None:
+        port.close()
     return supervisor.exit_status or 0
 
 
@@ -73,8 +98,8 @@ def _supervisor(
     )
 
 
-class _ToldToStop(Exception):
-    """A signal came, and nothing has begun that would have to be ended."""
+class _ToldToStop(BaseException):
+    """A signal came, and nothing has begun that would have to be ended. Nobody on the way takes it for a failure of theirs."""
 
 
 class _Orders:
@@ -110,7 +135,8 @@ def _await_store(url: str, config: Config, observers: Observers) -> Store:
     give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
     while True:
         try:
-            return open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+            wait_s_max = max(config.lease_ttl_s / 3, 0.1)
+            return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
         except StoreUnavailable as away:
             if not away.may_pass or time.monotonic() + pause_s > give_up_at:
                 raise

@@ -1,0 +1,127 @@
+"""What Perdure is told: the gateway and its breaker, the policy, the stage that converts, and the sweep.
+
+A job is one file of one owner. Its payload names the upload, its result names the XML. Both files carry the upload's id;
+the XML's name also has the token of the attempt, so two attempts never write the same file, and the one that a job's
+record names is the only one that is ever served.
+"""
+
+from dataclasses import dataclass, replace
+
+import httpx2
+from lxml import etree
+
+from perdure import App, Backoff, Context, Jitter, Pipeline, Policy, StageError, basic_gate
+
+from .files import Files, write_atomically
+from .settings import Settings
+
+GATEWAY = "gateway"  # the upstream, and its gate
+
+
+@dataclass
+class Upload:
+    """The payload: the id of an uploaded file."""
+
+    upload: str
+
+
+@dataclass
+class Converted:
+    """The result: the name of the XML among the results, and its size."""
+
+    xml: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Converter:
+    """The app, its two pipelines, and the rows and files that they work on."""
+
+    app: App
+    conversions: Pipeline
+    sweeps: Pipeline
+    files: Files
+    client: httpx2.Client
+
+    def close(self) -> None:
+        """Disconnect from database and gateway."""
+        self.app.close()
+        self.client.close()
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The preset of the design document with the numbers of the environment; the gateway's own codes are read, too."""
+    preset = Policy.based_on("converter", name="converter-from-environment")
+    return Policy.based_on(
+        preset,
+        name=preset.name,
+        attempts_max=settings.attempts_max,
+        backoff=Backoff("exponential", base_s=settings.base_delay_s, factor=2.0, cap_s=None),
+        jitter=Jitter("additive", add_s_max=settings.jitter_s_max),
+        vocabulary=replace(preset.vocabulary, wire=True),
+    )
+
+
+def make_converter(settings: Settings) -> Converter:
+    """Declare everything. Nothing is connected to before it is used."""
+    app, files = App(settings.database_url), Files(settings)
+    # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    client = httpx2.Client(base_url=settings.gateway_url, limits=limits)
+
+    def is_gateway_well() -> None:
+        client.get("/healthz", timeout=5.0).raise_for_status()
+
+    app.upstream(
+        GATEWAY,
+        gate=basic_gate(
+            window=settings.circuit_window,
+            fail_threshold=settings.circuit_fail_threshold,
+            cooldown_ms=settings.circuit_cooldown_s * 1_000,
+        ),
+        health=is_gateway_well,
+        health_timeout_s=10.0,
+    )
+
+    @app.stage(policy=policy_of(settings), upstream=GATEWAY, timeout_s=settings.gateway_timeout_s)
+    def convert(item: Upload, context: Context) -> Converted:
+        try:
+            pdf = files.source(item.upload).read_bytes()
+        except FileNotFoundError:
+            gone = f"the upload {item.upload} is not in UPLOADS_DIR"
+            raise StageError("not_found", gone, public_code="IO_ERROR") from None
+        answer = client.post(
+            "/process",
+            content=pdf,
+            headers={"content-type": "application/pdf", "x-request-id": context.request_id},
+            timeout=context.time_left_s(),  # GATEWAY_TIMEOUT_MS is the one timeout
+        )
+        answer.raise_for_status()
+        check_xml(answer.content)
+        name = f"{item.upload}.{context.token}.xml"
+        write_atomically(settings.results_dir / name, answer.content)
+        return Converted(name, len(answer.content))
+
+    @app.stage
+    def sweep(_item: None) -> dict[str, int]:
+        return files.sweep()
+
+    conversions = app.pipeline(
+        "conversions",
+        convert,
+        source_exists=lambda item: files.source(item["upload"]).exists(),
+    )
+    sweeps = app.pipeline("sweeps", sweep, queue="sweeps")
+    app.every("10m", sweeps)
+    return Converter(app, conversions, sweeps, files, client)
+
+
+def check_xml(content: bytes) -> None:
+    """What the gateway sends is XML, whole, and a document; anything else is no result."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+    try:
+        root = etree.fromstring(content, parser)
+    except etree.XMLSyntaxError as wrong:
+        raise StageError("invalid_output", f"the gateway's answer is no XML: {wrong}") from None
+    if root.tag != "document":
+        raise StageError("invalid_output", f"the gateway's answer is a <{root.tag}>, no <document>")

@@ -1,0 +1,277 @@
+"""The converter's own rows and files: what was uploaded, by whom, and what is kept for how long.
+
+A row is one upload. Its job is in the same database, so both are made in one transaction. What becomes of the job is the
+job's own: lists join the rows with Perdure's view for converters, and nothing is stored twice.
+
+* A row is *open* while it answers for its file: the same file of the same owner is the same job. Cancelling, deleting and
+  expiry close it, so that the file can be uploaded and converted anew.
+* ``changed_at`` is the row's own last change; a list of changes looks at it and at the job's.
+* A file is written beside its place and then moved there, before the row is committed. If we die in between, a file
+  without a row is left, and the sweep removes it.
+"""
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from uuid import uuid4
+
+import psycopg
+from psycopg.rows import dict_row
+
+from perdure import Pipeline
+
+from .settings import Settings
+
+SHOWN_MAX = 500  # files of one owner in a list
+STRAY_S = 3_600.0  # a file without a row may belong to an upload that is not committed yet
+# A change carries the moment of its transaction, and may be committed that much later (Perdure's statement timeout).
+LATE_COMMIT = timedelta(seconds=30)
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS converter_files (
+    upload text PRIMARY KEY,
+    job_id uuid UNIQUE,
+    owner text NOT NULL,
+    name text NOT NULL,
+    bytes bigint NOT NULL,
+    sha256 text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    closed_at timestamptz,
+    expired_at timestamptz,
+    deleted_at timestamptz,
+    download_count integer NOT NULL DEFAULT 0,
+    first_downloaded_at timestamptz,
+    CHECK (closed_at IS NOT NULL OR (expired_at IS NULL AND deleted_at IS NULL))
+);
+CREATE UNIQUE INDEX IF NOT EXISTS converter_files_open ON converter_files (owner, sha256) WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS converter_files_owner ON converter_files (owner, created_at);
+"""
+
+LISTED = """
+SELECT j.id::text, f.name, f.bytes, f.upload, j.status, j."attemptCount", j."lastAttemptAt", j."retryAfter",
+    j.created_at, j."queuedAt", j.started_at, greatest(j.updated_at, f.changed_at) AS updated_at,
+    concat(j.updated_at, '/', f.changed_at) AS version,
+    e.ended_at, e.ended_at + e.kept AS expires_at, j."errorCode", f.deleted_at IS NOT NULL AS is_deleted,
+    f.expired_at IS NOT NULL OR coalesce(e.ended_at + e.kept <= now(), false) AS is_expired, f.download_count
+FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id, LATERAL (
+    SELECT make_interval(secs => %(kept_s)s) AS kept,
+        CASE WHEN j.status IN ('complete', 'failed', 'cancelled') THEN j.updated_at END AS ended_at
+) AS e
+WHERE f.owner = %(owner)s
+"""
+
+COUNTED = """
+SELECT now() AS at, count(*) AS files, count(*) FILTER (WHERE j.status IN ('queued', 'processing')) AS active
+FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id
+WHERE f.owner = %(owner)s AND f.deleted_at IS NULL
+"""
+
+
+class Listed(NamedTuple):
+    """Files newest first, how many of all are in work, how many there are, and from when to ask the next time."""
+
+    rows: list[dict[str, Any]]
+    active: int
+    files: int
+    asked_from: datetime
+
+
+class Files:
+    """Rows and files of all owners."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self) -> None:
+        """Make folders and table."""
+        self.make_folders()
+        with self.transaction() as cx:
+            make_table(cx)
+
+    def transaction(self) -> psycopg.Connection[dict[str, Any]]:
+        """A connection for a ``with``, at the end of which its transaction is committed and it is closed.
+
+        Each request has its own: a few milliseconds, and none is broken after the server was restarted.
+        """
+        return psycopg.connect(
+            self._settings.database_url, connect_timeout=10, row_factory=dict_row
+        )
+
+    def make_folders(self) -> None:
+        """Make the two folders, if they are not there."""
+        for folder in (self._settings.uploads_dir, self._settings.results_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def source(self, upload: str) -> Path:
+        """Where an uploaded PDF lies."""
+        return self._settings.uploads_dir / f"{upload}.pdf"
+
+    def accept(
+        self, file: BinaryIO, name: str, owner: str, conversions: Pipeline
+    ) -> tuple[str, bool]:
+        """Keep a PDF and enqueue its job, in one transaction; the job's id, and whether it is new.
+
+        The same file of the same owner is the same job; one that has failed is tried again.
+        """
+        draft = self._settings.uploads_dir / f".{uuid4().hex}"
+        try:
+            sha256, size = _copy(file, draft)
+            with self.transaction() as cx:
+                row = cx.execute(
+                    "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
+                    " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
+                    " RETURNING upload",
+                    (uuid4().hex, owner, name, size, sha256),
+                ).fetchone()
+                assert row is not None
+                upload = row["upload"]
+                move(draft, self.source(upload))
+                job = conversions.enqueue(
+                    {"upload": upload}, owner=owner, key=upload, if_failed="retry", within=cx
+                )
+                cx.execute(
+                    "UPDATE converter_files SET job_id = %s WHERE upload = %s", (job.id, upload)
+                )
+            return job.id, job.created
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def listed(self, owner: str, since: datetime | None = None) -> Listed:
+        """An owner's newest files; with ``since`` those that have changed from then on, the deleted ones among them."""
+        changed = "AND (j.updated_at >= %(since)s OR f.changed_at >= %(since)s)"
+        which = "AND f.deleted_at IS NULL" if since is None else changed
+        asked = {"owner": owner, "since": since, "kept_s": self._settings.results_kept_s}
+        with self.transaction() as cx:
+            # Both statements are of one moment: a file that is counted as in work is listed so.
+            cx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            rows = cx.execute(
+                f"{LISTED} {which} ORDER BY f.created_at DESC, f.upload LIMIT {SHOWN_MAX}", asked
+            ).fetchall()
+            told = cx.execute(COUNTED, asked).fetchone()
+        assert told is not None
+        return Listed(rows, told["active"], told["files"], told["at"] - LATE_COMMIT)
+
+    def find(self, job_id: str, owner: str) -> dict[str, Any] | None:
+        """One of an owner's files, unless it was deleted."""
+        asked = {"owner": owner, "job": job_id, "kept_s": self._settings.results_kept_s}
+        with self.transaction() as cx:
+            return cx.execute(
+                f"{LISTED} AND f.job_id = %(job)s AND f.deleted_at IS NULL", asked
+            ).fetchone()
+
+    def shut(self, upload: str) -> None:
+        """Let a row no longer answer for its file."""
+        with self.transaction() as cx:
+            cx.execute(
+                "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), changed_at = now()"
+                " WHERE upload = %s",
+                (upload,),
+            )
+
+    def delete(self, upload: str) -> None:
+        """Take a file off its owner's list, and remove what is kept of it."""
+        with self.transaction() as cx:
+            cx.execute(
+                "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), deleted_at = now(),"
+                " changed_at = now() WHERE upload = %s",
+                (upload,),
+            )
+            self._remove(upload)
+
+    def read_result(self, name: str, upload: str) -> bytes:
+        """The XML, counted as a download; FileNotFoundError when it is no longer kept."""
+        content = (self._settings.results_dir / name).read_bytes()
+        with self.transaction() as cx:
+            cx.execute(
+                "UPDATE converter_files SET download_count = download_count + 1,"
+                " first_downloaded_at = coalesce(first_downloaded_at, now()) WHERE upload = %s",
+                (upload,),
+            )
+        return content
+
+    def sweep(self) -> dict[str, int]:
+        """Expire what has been kept for long enough, and remove files that no row answers for."""
+        # Files go first: if we die before the commit, the next sweep finds the rows again.
+        with self.transaction() as cx:
+            make_table(cx)
+            expired = cx.execute(
+                "UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(),"
+                " changed_at = now() FROM perdure_converter_jobs AS j"
+                " WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL"
+                " AND j.status IN ('complete', 'failed', 'cancelled')"
+                " AND j.updated_at < now() - make_interval(secs => %s) RETURNING f.upload",
+                (self._settings.results_kept_s,),
+            ).fetchall()
+            for row in expired:
+                self._remove(row["upload"])
+            kept = cx.execute(
+                "SELECT upload FROM converter_files WHERE expired_at IS NULL AND deleted_at IS NULL"
+            ).fetchall()
+        return {
+            "expired": len(expired),
+            "strays": self._remove_strays({row["upload"] for row in kept}),
+        }
+
+    def _remove(self, upload: str) -> None:
+        self.source(upload).unlink(missing_ok=True)
+        for xml in self._settings.results_dir.glob(f"{upload}.*.xml"):
+            xml.unlink(missing_ok=True)
+
+    def _remove_strays(self, kept: set[str]) -> int:
+        removed, now_s = 0, time.time()
+        for folder in (self._settings.uploads_dir, self._settings.results_dir):
+            for path in folder.iterdir():
+                with suppress(FileNotFoundError):
+                    if (
+                        path.name.split(".")[0] not in kept
+                        and now_s - path.stat().st_mtime > STRAY_S
+                    ):
+                        path.unlink()
+                        removed += 1
+        return removed
+
+
+def make_table(cx: psycopg.Connection[Any]) -> None:
+    """Make the table, if it is not there; several processes may start at once."""
+    cx.execute("SELECT pg_advisory_xact_lock(hashtext('converter_files'))")
+    cx.execute(TABLE)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of it or nothing: whoever opens the path sees a whole file, after a power cut too."""
+    draft = path.with_name(f".{uuid4().hex}")
+    try:
+        with draft.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        move(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def move(draft: Path, path: Path) -> None:
+    """Put a finished file in its place, and let the folder remember it."""
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _copy(file: BinaryIO, draft: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with draft.open("xb") as copy:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            size += len(chunk)
+            copy.write(chunk)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return digest.hexdigest(), size

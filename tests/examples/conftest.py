@@ -1,0 +1,70 @@
+"""The fixtures of the examples' tests; what they are made of is in a kit for each example."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.examples import converter_kit
+from tests.examples.converter_kit import Trial
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+MakeTrial = Callable[..., AbstractContextManager[Trial]]
+
+
+@pytest.fixture(scope="session")
+def make_converter_trial(postgres, template, tmp_path_factory) -> MakeTrial:
+    """A converter with a database and folders of its own: ``with make_converter_trial(attempts_max=1) as trial``."""
+
+    @contextmanager
+    def make(**settings: Any) -> Iterator[Trial]:
+        url = postgres.create_database(template=template)
+        with converter_kit.trial(tmp_path_factory.mktemp("converter"), url, **settings) as trial:
+            yield trial
+        postgres.drop_database(url)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def quiet_converter(make_converter_trial) -> Iterator[Trial]:
+    """One without a worker, for all tests of this process: what is uploaded stays queued."""
+    with make_converter_trial() as trial:
+        yield trial
+
+
+@pytest.fixture(scope="session")
+def shared_converter(make_converter_trial) -> Iterator[Trial]:
+    """One with a worker, for all tests of this process; its breaker is too patient for what they do."""
+    with (
+        make_converter_trial(circuit_window=1_000, circuit_fail_threshold=1.0) as trial,
+        trial.working(),
+    ):
+        yield trial
+
+
+@pytest.fixture
+def quiet(quiet_converter) -> Trial:
+    return quiet_converter
+
+
+@pytest.fixture
+def converter(shared_converter) -> Iterator[Trial]:
+    """The one with a worker, its gateway well before and after."""
+    shared_converter.order()
+    yield shared_converter
+    shared_converter.order()
+
+
+@pytest.fixture(scope="module")
+def chromium(missing) -> Iterator["Browser"]:
+    """A real browser. Its driver keeps an event loop turning, which the tests of other files must not meet."""
+    from tests.examples.chromium import PROGRAM, REMEDY, browsing
+
+    if not PROGRAM.exists():
+        missing(REMEDY)
+    with browsing() as browser:
+        yield browser

@@ -1,0 +1,230 @@
+"""A converter to be tried: its gateway and its site on the loopback, a database of its own, users with cookies, workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import uvicorn
+from examples.converter.api import make_api
+from examples.converter.app import Converter, make_converter
+from examples.converter.gateway import make_gateway
+from examples.converter.samples import make_pdf
+from examples.converter.settings import Settings
+from starlette.applications import Starlette
+
+from perdure import JobRef
+from perdure.demo.crew import descendants
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parents[2]
+FAR_S = 60.0  # a deadline for what takes a second
+
+
+def until(what: str, question: Callable[[], T], *, within_s: float = FAR_S) -> T:
+    """Ask until the answer is true; fail, naming the question, when the time is over."""
+    give_up_at = time.monotonic() + within_s
+    while not (answer := question()):
+        assert time.monotonic() < give_up_at, f"not within {within_s:g} s: {what}; last {answer!r}"
+        time.sleep(0.05)
+    return answer
+
+
+@contextmanager
+def served(application: Starlette) -> Iterator[str]:
+    """An ASGI application at an address of the loopback."""
+    config = uvicorn.Config(application, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until("the server listens", lambda: server.started or not thread.is_alive())
+    assert server.started, "the server ended before it listened"
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(FAR_S)
+
+
+class User(httpx2.Client):
+    """Somebody with a cookie of their own."""
+
+    def send_pdf(self, pdf: bytes, name: str = "a.pdf") -> httpx2.Response:
+        return self.post("/api/upload", files={"file": (name, pdf, "application/pdf")})
+
+    def upload(self, pdf: bytes, name: str = "a.pdf") -> str:
+        """The id of the job of a file that is accepted."""
+        answer = self.send_pdf(pdf, name)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["jobs"][0]["id"])
+
+    def jobs(self, **query: str) -> dict[str, dict[str, Any]]:
+        answer = self.get("/api/jobs", params=query)
+        assert answer.status_code == 200, answer.text
+        return {one["id"]: one for one in answer.json()["jobs"]}
+
+    def status(self, job_id: str) -> str:
+        return str(self.jobs()[job_id]["status"])
+
+
+def error_in(answer: httpx2.Response) -> tuple[int, str]:
+    """Status and code of a refusal in its envelope; its message is one line and names no place of ours."""
+    told = answer.json()
+    assert set(told) == {"error"}
+    assert set(told["error"]) == {"code", "message"}
+    message = told["error"]["message"]
+    assert "\n" not in message
+    assert "/" not in message
+    assert "Traceback" not in message
+    return answer.status_code, told["error"]["code"]
+
+
+@dataclass
+class Trial:
+    """One converter, its parts and those who use it."""
+
+    settings: Settings
+    gateway: str
+    site: str
+    converter: Converter
+    stack: ExitStack
+
+    def user(self) -> User:
+        user = self.stack.enter_context(User(base_url=self.site, timeout=FAR_S))
+        user.get("/api/jobs")  # gives the cookie
+        return user
+
+    def order(self, **faults: Any) -> None:
+        """Tell the gateway what to do wrong."""
+        assert httpx2.post(f"{self.gateway}/faults", json=faults).status_code == 200
+
+    def traffic(self) -> dict[str, Any]:
+        found: dict[str, Any] = httpx2.get(f"{self.gateway}/traffic").json()
+        return found
+
+    def job(self, job_id: str) -> JobRef:
+        return self.converter.app.job(job_id)
+
+    @contextmanager
+    def working(self, **tuning: Any) -> Iterator[None]:
+        """A worker in this process."""
+        options = {
+            "concurrency": self.settings.concurrency,
+            "poll_s": 0.05,
+            "grace_s": 5.0,
+            **tuning,
+        }
+        with self.converter.app.working(**options):
+            yield
+
+
+@contextmanager
+def trial(folder: Path, database_url: str, **changes: Any) -> Iterator[Trial]:
+    """Everything but a worker, with the document's numbers but for these changes."""
+    with ExitStack() as stack:
+        gateway = stack.enter_context(served(make_gateway()))
+        plain = Settings(database_url, gateway, folder / "uploads", folder / "results")
+        settings = replace(plain, **{"gateway_timeout_s": 120.0, **changes})
+        yield begun(settings, stack)
+
+
+@contextmanager
+def trial_in(environment: dict[str, str]) -> Iterator[Trial]:
+    """The same as an environment says; its GATEWAY_URL is given here."""
+    with ExitStack() as stack:
+        gateway = stack.enter_context(served(make_gateway()))
+        yield begun(Settings.read({**environment, "GATEWAY_URL": gateway}), stack)
+
+
+def begun(settings: Settings, stack: ExitStack) -> Trial:
+    site = stack.enter_context(served(make_api(settings)))
+    converter = make_converter(settings)
+    stack.callback(converter.close)
+    return Trial(settings, settings.gateway_url, site, converter, stack)
+
+
+def pdf_of(text: str) -> bytes:
+    return make_pdf(text, [text, "and a second line"])
+
+
+# -- workers as they are started in service --------------------------------------------------
+
+
+class WorkerProcess:
+    """``python -m examples.converter.worker`` with an environment, in a process group of its own."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", "examples.converter.worker", "--log-format", "json"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pids(self) -> list[int]:
+        """The supervisor and the processes that it has started."""
+        return [self._popen.pid, *descendants(self._popen.pid)]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged."""
+        lines = self.log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def terminate(self) -> None:
+        """Ask it to end, as whoever runs services does."""
+        self._popen.terminate()
+
+    def exit_status(self) -> int:
+        return self._popen.wait(FAR_S)
+
+    def kill(self) -> None:
+        """End it and all of its processes at once, as a machine does that loses its power."""
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._popen.wait(FAR_S)
+
+
+def environment_of(settings: Settings, **more: str) -> dict[str, str]:
+    """The variables that say what these settings are, and ours without settings of Perdure."""
+    said = {
+        "DATABASE_URL": settings.database_url,
+        "GATEWAY_URL": settings.gateway_url,
+        "UPLOADS_DIR": str(settings.uploads_dir),
+        "RESULTS_DIR": str(settings.results_dir),
+        "GATEWAY_TIMEOUT_MS": str(settings.gateway_timeout_s * 1_000),
+        "WORKER_LEASE_TTL_SEC": str(settings.lease_ttl_s),
+        "WORKER_CONCURRENCY": str(settings.concurrency),
+    }
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")}
+    return {**ours, **said, **more}
+
+
+@contextmanager
+def worker_of(trial: Trial, name: str = "worker", **more: str) -> Iterator[WorkerProcess]:
+    """A worker of a trial, gone at the end of the block."""
+    log = trial.settings.uploads_dir.parent / f"{name}.log"
+    process = WorkerProcess(environment_of(trial.settings, **more), log)
+    try:
+        yield process
+    except BaseException:
+        print(log.read_text()[-5_000:])
+        raise
+    finally:
+        process.kill()

@@ -1,0 +1,253 @@
+"""What becomes of a file in the converter: codes, tries and their spacing, its states and fields, its result."""
+
+import threading
+from dataclasses import replace
+
+import psycopg
+import pytest
+from examples.converter.app import make_converter, policy_of
+from examples.converter.files import write_atomically
+from psycopg.rows import dict_row
+
+from perdure import AttemptView, JobRef
+from tests.examples.converter_kit import FAR_S, Trial, pdf_of, until
+
+
+def tried(job: JobRef, times: int) -> list[AttemptView]:
+    """The attempts of a job, once there are so many and it waits or has ended."""
+    until(
+        f"there are {times} attempts",
+        lambda: len(job.attempts()) == times and job.state != "processing",
+    )
+    return job.attempts()
+
+
+def run_through(trial: Trial, text: str) -> tuple[JobRef, list[AttemptView]]:
+    """A file that is tried to its end without waiting; the waits are those that were decided."""
+    job = trial.job(trial.user().upload(pdf_of(text)))
+    while tried(job, len(job.attempts()) or 1) and job.state == "queued":
+        seen = len(job.attempts())
+        job.run_now()
+        tried(job, seen + 1)
+    return job, job.attempts()
+
+
+def converter_row(trial: Trial, job_id: str) -> dict:
+    """A job under the converter's own names."""
+    with psycopg.connect(trial.settings.database_url, row_factory=dict_row) as cx:
+        statement = "SELECT * FROM perdure_converter_jobs WHERE id = %s"
+        return cx.execute(statement, (job_id,)).fetchone()
+
+
+# -- codes -----------------------------------------------------------------------------------
+
+FINAL = {
+    "a 400 of the gateway": ({"status": 400, "code": "VALIDATION_ERROR"}, "GW_4XX"),
+    "a mapping that is not there": ({"status": 400, "code": "INVALID_MAPPING"}, "GW_4XX"),
+    "a 404, which is no 5xx": ({"status": 404, "code": "X"}, "GW_4XX"),
+    "a 422, whose own code stays inside": ({"status": 422, "code": "VALIDATION_ERROR"}, "GW_4XX"),
+    "a 429": ({"status": 429, "code": "X"}, "GW_4XX"),
+    "an internal code behind a 500": ({"status": 500, "code": "PARSE_ERROR"}, "GW_4XX"),
+    "a 413": ({"status": 413, "code": "X"}, "TOO_LARGE"),
+    "half an answer": ({"body": "<document><page>"}, "GW_4XX"),
+    "another answer": ({"body": "<html/>"}, "GW_4XX"),
+}
+PASSING = {
+    "a 500": ({"status": 500, "code": "X"}, "GW_5XX"),
+    "a 502": ({"status": 502, "code": "X"}, "GW_5XX"),
+    "a gateway that says it is away": ({"status": 503, "code": "GW_UNAVAILABLE"}, "GW_5XX"),
+    "a 504": ({"status": 504, "code": "X"}, "GW_TIMEOUT"),
+    "memory that ran out": ({"status": 500, "code": "MEMORY_ERROR"}, "IO_ERROR"),
+}
+
+
+@pytest.mark.parametrize(("orders", "code"), FINAL.values(), ids=list(FINAL))
+def test_what_cannot_get_better_is_tried_once(orders, code, converter):
+    converter.order(**orders)
+    job, attempts = run_through(converter, f"final {orders}")
+    assert (job.state, [one.code for one in attempts]) == ("failed", [code])
+
+
+@pytest.mark.parametrize(("orders", "code"), PASSING.values(), ids=list(PASSING))
+def test_what_may_pass_is_tried_three_times_with_the_waits_of_the_formula(orders, code, converter):
+    converter.order(**orders)
+    job, attempts = run_through(converter, f"passing {orders}")
+    assert (job.state, [one.code for one in attempts]) == ("failed", [code] * 3)
+    first, second, last = (one.delay_s for one in attempts)
+    assert 5.0 <= first <= 10.0  # 5000 ms · 2^0 + up to 5000 ms
+    assert 10.0 <= second <= 15.0  # 5000 ms · 2^1 + up to 5000 ms
+    assert last is None
+    assert job.view().failed_reason == "exhausted"
+
+
+def test_a_gateway_that_does_not_answer_is_a_timeout_and_one_that_is_away_is_gw_5xx(
+    make_converter_trial,
+):
+    with make_converter_trial(gateway_timeout_s=0.3) as trial:
+        trial.order(hang=True)
+        with trial.working():
+            job = trial.job(trial.user().upload(pdf_of("hanging")))
+            (timeout,) = tried(job, 1)
+            assert (timeout.code, timeout.status) == ("GW_TIMEOUT", "retrying")
+            assert timeout.elapsed_s >= 0.29
+            assert 5.0 <= timeout.delay_s <= 10.0
+        nowhere = make_converter(replace(trial.settings, gateway_url="http://127.0.0.1:1"))
+        with nowhere.app.working(poll_s=0.05):
+            job.run_now()
+            _, refused = tried(job, 2)
+            assert (refused.code, refused.kind, refused.status) == ("GW_5XX", "network", "retrying")
+            assert 10.0 <= refused.delay_s <= 15.0
+        nowhere.close()
+
+
+def test_the_spread_of_the_waits_is_added_and_never_subtracted(converter):
+    policy = policy_of(converter.settings)
+    assert (policy.attempts_max, policy.backoff.base_s, policy.backoff.cap_s) == (3, 5.0, None)
+    assert (policy.jitter.spread, policy.jitter.add_s_max) == ("additive", 5.0)
+
+
+def test_a_source_that_is_gone_fails_its_job_in_words_without_a_path(converter):
+    converter.order(status=502, code="X", count=1)
+    ann = converter.user()
+    job = converter.job(ann.upload(pdf_of("gone")))
+    tried(job, 1)
+    converter.converter.files.source(job.view().key).unlink()
+    job.run_now()
+    tried(job, 2)
+    told = ann.jobs()[job.id]
+    assert (told["status"], told["error"]["code"], told["retryable"]) == (
+        "failed",
+        "IO_ERROR",
+        False,
+    )
+    assert str(converter.settings.uploads_dir) not in ann.get("/").text
+
+
+def test_while_a_file_waits_for_its_next_try_its_error_and_its_time_can_be_read(converter):
+    converter.order(status=502, code="X")
+    ann = converter.user()
+    job = converter.job(ann.upload(pdf_of("waiting"), "waiting.pdf"))
+    tried(job, 1)
+    told = ann.jobs()[job.id]
+    assert (told["status"], told["attemptCount"], told["error"]["code"]) == ("queued", 1, "GW_5XX")
+    assert told["retryAfter"] > told["updatedAt"]
+    page = ann.get("/").text
+    assert "Try 1 of 3 failed: The converter has a problem." in page
+    assert f'Next try at <time datetime="{told["retryAfter"]}"' in page
+
+
+# -- fields and states -----------------------------------------------------------------------
+
+
+def test_a_file_that_waits_is_passed_over_and_a_newer_one_goes_first(converter):
+    converter.order(status=502, code="X", count=1)
+    ann = converter.user()
+    early = converter.job(ann.upload(pdf_of("early")))
+    tried(early, 1)
+    late = ann.upload(pdf_of("late"))
+    until("the newer one is complete", lambda: ann.status(late) == "complete")
+    row = converter_row(converter, early.id)
+    assert (row["status"], row["attemptCount"]) == ("queued", 1)
+
+
+def test_a_job_has_the_document_s_fields_through_its_life(converter):
+    converter.order(hang=True, status=502, code="X", count=1)
+    job = converter.job(converter.user().upload(pdf_of("a life")))
+    until("it is in work", lambda: job.state == "processing")
+    working = converter_row(converter, job.id)
+    assert working["attemptCount"] == 1
+    assert working["leased_by"]
+    assert working["lease_expires_at"] > working["lastAttemptAt"] == working["started_at"]
+    converter.order()  # lets it go, and it fails
+    until("it waits", lambda: job.state == "queued" and job.attempts())
+    waiting = converter_row(converter, job.id)
+    assert (waiting["status"], waiting["leased_by"], waiting["lease_expires_at"]) == (
+        "queued",
+        None,
+        None,
+    )
+    assert waiting["retryAfter"] > waiting["updated_at"] > working["updated_at"]
+    job.run_now()
+    until("it is complete", lambda: job.state == "succeeded")
+    done = converter_row(converter, job.id)
+    assert (done["status"], done["attemptCount"], done["leased_by"]) == ("complete", 2, None)
+    assert done["started_at"] == working["started_at"] < done["lastAttemptAt"]
+    assert (done["errorCode"], done["deadLetter"]) == (None, 0)
+    with psycopg.connect(converter.settings.database_url) as cx:
+        statement = "SELECT event FROM perdure_job_events WHERE job_id = %s ORDER BY at_us"
+        events = [event for (event,) in cx.execute(statement, (job.id,))]
+    assert [one for one in events if one != "run job now"] == [
+        "queued", "processing", "retry", "processing", "complete",
+    ]  # fmt: skip
+
+
+def test_a_failed_job_is_a_dead_letter_with_its_reason(converter):
+    converter.order(status=400, code="X")
+    job, _ = run_through(converter, "dead")
+    row = converter_row(converter, job.id)
+    assert (row["status"], row["deadLetter"], row["failedReason"]) == ("failed", 1, "fatal")
+    assert job.id in {one.id for one in converter.converter.app.dead.list(limit=1_000)}
+
+
+# -- results ---------------------------------------------------------------------------------
+
+
+def test_each_attempt_writes_its_own_file_and_only_that_of_the_record_is_served(converter):
+    ann = converter.user()
+    job = converter.job(ann.upload(pdf_of("two writers")))
+    until("it is complete", lambda: job.state == "succeeded")
+    # A worker that was taken for dead and comes back late: its token is another, and so is its file.
+    late = converter.settings.results_dir / f"{job.view().key}.99.xml"
+    write_atomically(late, b"<document>late</document>")
+    served = ann.get(f"/api/jobs/{job.id}/download").content
+    assert served != late.read_bytes()
+    assert job.result()["xml"] == f"{job.view().key}.1.xml"
+    ann.delete(f"/api/jobs/{job.id}")
+    assert not late.exists()
+
+
+def test_a_result_is_there_whole_or_not_at_all(tmp_path):
+    path, whole = tmp_path / "a.xml", [letter * 200_000 for letter in (b"a", b"b")]
+    write_atomically(path, whole[0])
+    seen, over = set(), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            seen.add(path.read_bytes())
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for turn in range(50):
+        write_atomically(path, whole[turn % 2])
+    over.set()
+    reader.join(FAR_S)
+    assert seen <= set(whole)
+    (tmp_path / "folder.xml").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_atomically(tmp_path / "folder.xml", b"x")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.xml", "folder.xml"]
+
+
+# -- figures ---------------------------------------------------------------------------------
+
+
+def test_the_metrics_of_the_document_are_told(make_converter_trial):
+    with make_converter_trial() as trial, trial.working():
+        ann = trial.user()
+        done = ann.upload(pdf_of("good"))
+        until("it is complete", lambda: ann.status(done) == "complete")
+        trial.order(status=400, code="X")
+        run_through(trial, "bad")
+        trial.order(status=502, code="X")
+        tried(trial.job(ann.upload(pdf_of("slow"))), 1)
+        told = dict(line.rsplit(" ", 1) for line in ann.get("/metrics").text.splitlines())
+    assert float(told.pop("converter_gateway_latency_p95_seconds")) > 0
+    assert told == {
+        "converter_jobs_created_total": "3",
+        "converter_jobs_completed_total": "1",
+        'converter_jobs_failed_total{code="GW_4XX"}': "1",
+        "converter_queue_depth": "1",
+        "converter_jobs_processing": "0",
+        "converter_retries_scheduled_total": "1",
+        "converter_breaker_open_seconds_total": "0.000000",
+    }

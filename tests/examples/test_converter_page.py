@@ -1,0 +1,224 @@
+"""The converter's page in a real browser: with and without JavaScript, by keyboard, on a phone, in light and dark."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from examples.converter.samples import make_pdf
+from lxml import etree
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from perdure.app.surface import gate_control
+from tests.examples.chromium import DESK, FAR_MS, PHONE, is_too_wide, violations
+from tests.examples.converter_kit import Trial, pdf_of, until
+
+pytestmark = pytest.mark.story
+expect.set_options(timeout=FAR_MS)
+
+
+@contextmanager
+def page_of(chromium: Browser, trial: Trial, **options) -> Iterator[Page]:
+    """The page in a browser of somebody's own; an error in its script fails the test."""
+    window = chromium.new_context(**{**DESK, **options})
+    window.set_default_timeout(FAR_MS)
+    page, errors = window.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda said: errors.append(said.text) if "Content Security" in said.text else None,
+    )
+    page.goto(trial.site)
+    try:
+        yield page
+        assert errors == []
+    finally:
+        window.close()
+
+
+def files(folder: Path, *texts: str) -> list[Path]:
+    """PDF files on the user's disk."""
+    paths = [folder / f"{text}.pdf" for text in texts]
+    for path in paths:
+        path.write_bytes(pdf_of(path.stem))
+    return paths
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("row").filter(has=page.get_by_text(name, exact=True))
+
+
+def state(page: Page, name: str) -> Locator:
+    return row(page, name).locator(".state")
+
+
+def upload(page: Page, *paths: Path) -> None:
+    page.get_by_label("PDF files").set_input_files(paths)
+    page.get_by_role("button", name="Upload", exact=True).click()
+
+
+def hold(trial: Trial, *, release: bool = False) -> None:
+    deed = gate_control.release if release else gate_control.hold
+    more = {} if release else {"for_text": None}
+    deed(
+        trial.converter.app._session.opened, "gateway", by_whom="test", reason="maintenance", **more
+    )
+
+
+WATCH_PROGRESS = """() => { window.seen = []; new MutationObserver(() => {
+    for (const bar of document.querySelectorAll("#uploads progress")) window.seen.push(bar.value);
+}).observe(document.getElementById("uploads"), {childList: true, subtree: true, characterData: true}); }"""
+
+
+def test_a_user_uploads_watches_retries_cancels_and_downloads(chromium, converter, tmp_path):
+    with page_of(chromium, converter) as page:
+        assert violations(page) == []  # nothing is there yet
+        good, bad, hanging = files(tmp_path, "good", "bad", "hanging")
+        large = tmp_path / "large.pdf"
+        large.write_bytes(make_pdf("large", ["x"], padding=4_000_000))
+        page.evaluate(WATCH_PROGRESS)
+        upload(page, good, large)
+        expect(page.get_by_role("status").get_by_text("2 files are in the queue.")).to_be_visible()
+        seen = page.evaluate("window.seen")
+        assert seen
+        assert all(0 <= one <= 100 for one in seen)
+        assert 100 in seen
+        expect(state(page, "good.pdf")).to_have_text("Complete")
+        expect(state(page, "large.pdf")).to_have_text("Complete")
+        with page.expect_download() as downloading:
+            page.get_by_role("link", name="Download the XML of good.pdf").click()
+        assert downloading.value.suggested_filename == "good.xml"
+        assert etree.parse(downloading.value.path()).getroot().findtext("page/line") == "good"
+
+        converter.order(status=400, code="X")
+        upload(page, bad)
+        expect(state(page, "bad.pdf")).to_have_text("Failed")
+        expect(row(page, "bad.pdf")).to_contain_text(
+            "The converter cannot make sense of this file. GW_4XX"
+        )
+        converter.order(hang=True)
+        upload(page, hanging)
+        expect(state(page, "hanging.pdf")).to_have_text("Converting")
+        expect(page.locator("#counts")).to_have_text("1 in work, 4 in all")
+        # By keyboard alone; the focus stays in the row whatever becomes of it.
+        page.get_by_role("button", name="Cancel hanging.pdf").focus()
+        page.keyboard.press("Enter")
+        expect(state(page, "hanging.pdf")).to_have_text("Cancelled")
+        assert (
+            page.evaluate("document.activeElement.getAttribute('aria-label')")
+            == "Remove hanging.pdf"
+        )
+        converter.order()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Retry bad.pdf"
+        page.keyboard.press("Enter")
+        expect(state(page, "bad.pdf")).to_have_text("Complete")
+        page.get_by_role("button", name="Remove hanging.pdf").click()
+        expect(row(page, "hanging.pdf")).to_have_count(0)
+
+
+def test_every_state_is_shown_without_a_fault_of_accessibility_on_a_desk_and_a_phone_in_light_and_dark(
+    chromium, converter
+):
+    ann = converter.user()
+
+    def put(name: str, wanted: str, **faults) -> str:
+        converter.order(**faults)
+        job_id = ann.upload(
+            pdf_of(name), f"{name} with quite a long name that has to be broken somewhere.pdf"
+        )
+        until(f"{name} is {wanted}", lambda: ann.status(job_id) == wanted)
+        return job_id
+
+    put("complete", "complete")
+    put("failed", "failed", status=400, code="X")
+    gone = put("gone", "failed", status=400, code="X")
+    converter.converter.files.source(converter.job(gone).view().key).unlink()
+    ann.delete(f"/api/jobs/{put('cancelled', 'processing', hang=True)}")
+    put("processing", "processing", hang=True)
+    hold(converter)
+    try:
+        ann.upload(pdf_of("queued"))
+        looks = [{"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE]
+        for options in looks:
+            with page_of(chromium, converter, **options) as page:
+                page.context.add_cookies(
+                    [
+                        {"name": name, "value": value, "url": converter.site}
+                        for name, value in ann.cookies.items()
+                    ]
+                )
+                page.reload()
+                expect(page.get_by_text("Your files will go on by themselves.")).to_be_visible()
+                shown = set(page.locator("tbody .state").all_inner_texts())
+                assert shown == {"Queued", "Converting", "Complete", "Failed", "Cancelled"}
+                retry = page.get_by_role("button", name="Retry gone")
+                assert retry.is_disabled()
+                why = page.locator(f"#{retry.get_attribute('aria-describedby')}")
+                expect(why).to_have_text("The PDF is no longer kept: upload it again")
+                assert violations(page) == [], options
+                assert not is_too_wide(page), options
+    finally:
+        hold(converter, release=True)
+    with page_of(chromium, converter) as page:
+        expect(page.get_by_text("The converter is busy.")).to_have_count(0)
+        page.goto(f"{converter.site}/api/jobs/{gone}/download")  # somebody else's
+        expect(page.get_by_role("heading")).to_have_text("This file is not yours, or is not there.")
+        assert violations(page) == []
+
+
+def test_without_javascript_everything_works_by_forms(chromium, converter, tmp_path):
+    with page_of(chromium, converter, java_script_enabled=False) as page:
+        good, bad, hanging = files(tmp_path, "good", "bad", "hanging")
+        upload(page, good)
+        expect(page.get_by_role("status").get_by_text("1 file is in the queue.")).to_be_visible()
+        refresh_until(page, "good.pdf", "Complete")
+        with page.expect_download() as downloading:
+            page.get_by_role("link", name="Download the XML of good.pdf").click()
+        assert downloading.value.suggested_filename == "good.xml"
+        converter.order(status=400, code="X")
+        upload(page, bad)
+        refresh_until(page, "bad.pdf", "Failed")
+        converter.order()
+        page.get_by_role("button", name="Retry bad.pdf").click()
+        refresh_until(page, "bad.pdf", "Complete")
+        converter.order(hang=True)
+        upload(page, hanging)
+        page.get_by_role("button", name="Cancel hanging.pdf").click()
+        expect(state(page, "hanging.pdf")).to_have_text("Cancelled")
+        page.get_by_role("button", name="Remove hanging.pdf").click()
+        expect(row(page, "hanging.pdf")).to_have_count(0)
+        text = tmp_path / "text.pdf"
+        text.write_text("no PDF")
+        upload(page, text)
+        expect(page.get_by_text("This file is not a PDF.")).to_be_visible()
+        large = tmp_path / "large.pdf"
+        large.write_bytes(b"%PDF-1.4" + bytes(25_000_000))
+        upload(page, large)
+        expect(page.get_by_text("This file is too large.")).to_be_visible()
+
+
+def refresh_until(page: Page, name: str, wanted: str) -> None:
+    def look() -> bool:
+        page.get_by_role("link", name="Refresh").click()
+        return state(page, name).inner_text() == wanted
+
+    until(f"{name} is {wanted}", look)
+
+
+def test_the_page_says_what_is_refused_and_that_the_server_is_away(chromium, converter, tmp_path):
+    with page_of(chromium, converter) as page:
+        text = tmp_path / "text.pdf"
+        text.write_text("no PDF")
+        large = tmp_path / "large.pdf"
+        large.write_bytes(bytes(20_000_001))
+        upload(page, text, large)
+        expect(page.locator("#uploads").get_by_text("This file is not a PDF.")).to_be_visible()
+        expect(page.locator("#uploads").get_by_text("This file is too large.")).to_be_visible()
+        assert violations(page) == []
+        page.context.set_offline(True)
+        expect(
+            page.get_by_text("The server cannot be reached. Your files are safe")
+        ).to_be_visible()
+        page.context.set_offline(False)
+        expect(page.get_by_text("Connected again.")).to_be_visible()

@@ -1,0 +1,195 @@
+"""Every environment name of the converter's document does something: one play under three environments.
+
+WORKER_CONCURRENCY and WORKER_LEASE_TTL_SEC are options of the process: see test_converter_worker.py.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from examples.converter.settings import NAMES, BadSetting, Settings
+
+from perdure import AttemptView
+from tests.examples.converter_kit import Trial, pdf_of, trial_in, until
+
+DOCUMENT = {
+    "RETRY_MAX_ATTEMPTS", "RETRY_BASE_DELAY_MS", "RETRY_JITTER_MAX_MS", "WORKER_LEASE_TTL_SEC", "GATEWAY_TIMEOUT_MS",
+    "WORKER_CONCURRENCY", "CIRCUIT_WINDOW", "CIRCUIT_FAIL_THRESHOLD", "CIRCUIT_COOLDOWN_MS", "DATABASE_URL", "GATEWAY_URL",
+    "UPLOADS_DIR", "RESULTS_DIR",
+}  # fmt: skip
+WHERE = {
+    "DATABASE_URL": "postgresql://x/x",
+    "GATEWAY_URL": "http://gateway",
+    "UPLOADS_DIR": "up",
+    "RESULTS_DIR": "down",
+}
+PLAIN = {"GATEWAY_TIMEOUT_MS": "20000"}
+CHANGED = {
+    "RETRY_MAX_ATTEMPTS": "2",
+    "RETRY_BASE_DELAY_MS": "200",
+    "RETRY_JITTER_MAX_MS": "0",
+    "GATEWAY_TIMEOUT_MS": "200",
+    "CIRCUIT_WINDOW": "3",
+    "CIRCUIT_FAIL_THRESHOLD": "1.0",
+    "CIRCUIT_COOLDOWN_MS": "600000",
+}
+TOUCHY = {**CHANGED, "CIRCUIT_FAIL_THRESHOLD": "0.3", "CIRCUIT_COOLDOWN_MS": "900000"}
+
+
+@dataclass
+class Played:
+    """What a play has come to."""
+
+    failed: list[AttemptView]
+    slow: list[AttemptView]
+    held_after_failures: bool
+    held_s: float | None
+    files: int
+    calls: int
+    folders: tuple[list[Path], list[Path]]
+
+
+def play(trial: Trial) -> Played:
+    """One file that is converted, one whose gateway fails until it fails, and one that takes half a second."""
+    ann = trial.user()
+    good = trial.job(ann.upload(pdf_of("good")))
+    until("the first is complete", lambda: good.state == "succeeded")
+    trial.order(status=502, code="X")
+    bad = trial.job(ann.upload(pdf_of("bad")))
+    while bad.state != "failed" and trial.converter.app.gate("gateway").flows:
+        seen = len(bad.attempts())
+        if seen:
+            bad.run_now()
+        until(
+            "it is tried",
+            lambda seen=seen: len(bad.attempts()) > seen and bad.state != "processing",
+        )
+    trial.order(slow_s=0.5)
+    held = not trial.converter.app.gate("gateway").flows
+    slow = trial.job(ann.upload(pdf_of("slow")))
+    if not held:
+        until("the slow one is tried", slow.attempts)
+    return Played(
+        bad.attempts(),
+        slow.attempts(),
+        held,
+        held_s(trial),
+        sum(count for (count,) in ask(trial, "SELECT count(*) FROM converter_files")),
+        trial.traffic()["calls"],
+        tuple(
+            sorted(one.iterdir())
+            for one in (trial.settings.uploads_dir, trial.settings.results_dir)
+        ),
+    )
+
+
+def ask(trial: Trial, statement: str) -> list[tuple]:
+    with psycopg.connect(trial.settings.database_url) as cx:
+        return cx.execute(statement).fetchall()
+
+
+def held_s(trial: Trial) -> float | None:
+    """For how long the gate was held when it was."""
+    until_at = trial.converter.app.gate("gateway").held_until
+    trips = ask(
+        trial, "SELECT to_timestamp(done_at / 1e6) FROM perdure_audit_log WHERE verb = 'trip gate'"
+    )
+    return None if until_at is None else (until_at - trips[-1][0]).total_seconds()
+
+
+@pytest.fixture(scope="module")
+def plays(postgres, template, tmp_path_factory) -> dict[str, Played]:
+    """Each in a database and folders of its own."""
+    played = {}
+    for name, environment in {"plain": PLAIN, "changed": CHANGED, "touchy": TOUCHY}.items():
+        folder, url = tmp_path_factory.mktemp(name), postgres.create_database(template=template)
+        where = {
+            "DATABASE_URL": url,
+            "UPLOADS_DIR": f"{folder}/up",
+            "RESULTS_DIR": f"{folder}/down",
+        }
+        with trial_in({**where, **environment}) as trial, trial.working(concurrency=1):
+            played[name] = play(trial)
+        postgres.drop_database(url)
+    return played
+
+
+def test_the_environment_says_how_often_and_after_which_waits_a_file_is_tried(plays):
+    plain, changed = plays["plain"].failed, plays["changed"].failed
+    assert (len(plain), len(changed)) == (3, 2)  # RETRY_MAX_ATTEMPTS
+    assert plain[0].delay_s >= 5.0
+    assert plain[1].delay_s >= 10.0
+    assert changed[0].delay_s == 0.2  # RETRY_BASE_DELAY_MS, and RETRY_JITTER_MAX_MS adds nothing
+    assert plain[0].delay_s != 5.0
+
+
+def test_the_environment_says_how_long_the_gateway_may_take(plays):
+    assert [one.status for one in plays["plain"].slow] == ["success"]
+    assert plays["changed"].slow[0].code == "GW_TIMEOUT"
+
+
+def test_the_environment_says_when_the_breaker_holds_and_for_how_long(plays):
+    plain, changed, touchy = plays["plain"], plays["changed"], plays["touchy"]
+    assert (plain.held_after_failures, plain.held_s) == (
+        False,
+        None,
+    )  # four calls are no window of 20
+    assert (
+        not changed.held_after_failures
+    )  # two of the last three have failed, and 1.0 is all of them
+    assert changed.held_s == pytest.approx(
+        600.0, abs=5.0
+    )  # the third did: CIRCUIT_WINDOW, CIRCUIT_COOLDOWN_MS
+    assert touchy.held_after_failures  # CIRCUIT_FAIL_THRESHOLD
+    assert touchy.slow == []
+    assert touchy.held_s == pytest.approx(900.0, abs=5.0)
+
+
+def test_the_environment_says_where_rows_and_files_are_and_who_is_called(plays):
+    for one in plays.values():
+        uploads, results = one.folders
+        assert (one.files, len(uploads)) == (3, 3)
+        assert {path.parent.name for path in uploads} == {"up"}
+        assert {path.parent.name for path in results} == {"down"}
+    assert [one.calls for one in plays.values()] == [5, 4, 3]
+
+
+def test_every_name_of_the_document_is_read(plays):
+    assert set(NAMES) >= DOCUMENT
+
+
+def test_without_them_the_document_s_numbers_hold():
+    plain = Settings.read(WHERE)
+    assert (plain.attempts_max, plain.base_delay_s, plain.jitter_s_max) == (3, 5.0, 5.0)
+    assert (plain.circuit_window, plain.circuit_fail_threshold) == (20, 0.5)
+    assert plain.lease_ttl_s / 3 == 30.0  # the lease of a long job is extended every 30 s
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (
+            "RETRY_MAX_ATTEMPTS",
+            "three",
+            "RETRY_MAX_ATTEMPTS is 'three'; it must be a whole number of attempts from 1 to 100",
+        ),
+        (
+            "RETRY_BASE_DELAY_MS",
+            "-1",
+            "RETRY_BASE_DELAY_MS is '-1'; it must be milliseconds from 0",
+        ),
+        ("WORKER_LEASE_TTL_SEC", "nan", "WORKER_LEASE_TTL_SEC is 'nan'; it must be seconds from 2"),
+        (
+            "CIRCUIT_FAIL_THRESHOLD",
+            "50",
+            "it must be a share (0.5 is half of the calls) from 0.01 to 1",
+        ),
+        ("GATEWAY_URL", "gateway:80", "it must be an address that begins with http or https"),
+        ("DATABASE_URL", "", "not set: DATABASE_URL; examples/converter/README.md says"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_by_name_with_the_remedy(name, value, words):
+    with pytest.raises(BadSetting) as refused:
+        Settings.read({**WHERE, name: value})
+    assert words in str(refused.value)
