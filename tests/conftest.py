@@ -32,6 +32,10 @@ sys.dont_write_bytecode = False
 
 # A deadline measures the machine, not the code; pytest-timeout ends what hangs.
 hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)
+# Every run draws other examples: `make test` draws half as many as usual, `make test-long` ten times as many.
+for name, examples in {"brief": 50, "long": 1_000}.items():
+    usual = hypothesis.settings.get_profile("perdure")
+    hypothesis.settings.register_profile(name, usual, max_examples=examples)
 hypothesis.settings.load_profile("perdure")
 
 # By default Python looks for garbage after every 700 new objects, and reading the tests makes a million that stay.
