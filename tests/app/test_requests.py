@@ -81,6 +81,7 @@ def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
 def test_a_log_line_has_both_the_jobs_id_and_the_requests(app, pipe, told, caplog):
     """C22."""
     pipe.call(1, request_id="req-7")
+    caplog.clear()
     with caplog.at_level(logging.DEBUG, logger="perdure"):
         for event in told:
             log_event(event)

@@ -1,6 +1,7 @@
 """The how-tos that can be typed are walked through as their readers would; see walkthrough.py."""
 
 import inspect
+import math
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from dataclasses import fields
 import pytest
 
 from perdure import App, Item, Pipeline
+from perdure.rules.gate.window import WindowSettings
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
 from tests.house.walkthrough import FILE_NAME, Walk, steps
@@ -241,3 +243,12 @@ def test_a_row_of_django_and_its_job_are_there_together_or_not_at_all(engine, tm
         check=False,
     )
     assert done.stdout == "1 1\n", done.stderr
+
+
+def test_the_page_on_gates_says_when_a_gate_is_held():
+    page = (ROOT / "docs" / "howto-gates.md").read_text()
+    window = WindowSettings()
+    first, last = (math.ceil(window.fail_share * n) for n in (window.calls_min, window.calls))
+    assert f"the last {window.calls} calls" in page
+    assert f"once there were {window.calls_min}" in page
+    assert f"({first} of the first {window.calls_min}, {last} of {window.calls})" in page

@@ -34,7 +34,7 @@ BIN = Path(sys.executable).parent
 NAMED = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=pid=)\d+"
 MEASURED = (
     (re.compile(r"\d{4}-\d\d-\d\d "), r"\d{4}-\d\d-\d\d "),
-    (re.compile(r"\d\d:\d\d:\d\d\.\d{3}"), r"\d\d:\d\d:\d\d\.\d{3}"),
+    (re.compile(r"\d\d:\d\d:\d\d(?:\.\d{3}|Z)"), r"\d\d:\d\d:\d\d(?:\.\d{3}|Z)"),
     (re.compile(r"(?<=after )\d+\.\d+(?= s)"), r"\d+\.\d+"),
     (re.compile(r"(?<=retry in )\d+(?:\.\d+)?(?= s)"), r"\d+(?:\.\d+)?"),
     (re.compile(r"(?<=worker )\d+|(?<=worker=)\d+"), r"\d+"),

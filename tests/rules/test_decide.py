@@ -630,7 +630,10 @@ def test_while_the_upstream_fails_many_calls_its_failure_is_a_wait_with_the_shar
     decision = decided(NETWORK, policy=WEAK, gate=HALF, failures=2, waits=1)
     assert (type(decision), decision.counted) == (Retry, Counted.WAITS)
     assert decision.delay_s == 1.0  # the first delay, however often it has waited
-    assert "11 of the last 20 calls failed: attempt not counted, wait 2 of 2" in decision.why.text
+    assert (
+        "11 of the last 20 calls that count failed: attempt not counted, wait 2 of 2"
+        in decision.why.text
+    )
 
 
 def test_behind_a_held_gate_a_job_that_has_waited_often_does_not_wait_the_longer():

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from perdure import App
-from perdure.engine.nested_retries import nested_retries
+from perdure.app.surface.nested_retries import nested_retries
 from perdure.rules.diagnosis.own_retries import CLIENTS, TELLING, retries_of
 from tests.sdks.kit import load
 from tests.sdks.test_own_retries import KITS, LINES

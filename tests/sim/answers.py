@@ -78,7 +78,9 @@ class Calls:
 
     ledger: Ledger
     ended: dict[Out, Ended] = field(default_factory=dict)
-    probes: set[Out] = field(default_factory=set)  # every claim that was one
+    probes: dict[Out, str] = field(
+        default_factory=dict
+    )  # every claim that was one, by its upstream
     checks: dict[str, list[Ended]] = field(default_factory=dict)  # of upstreams' health
     _sent: dict[tuple[int, str], dict[Out, int]] = field(default_factory=lambda: defaultdict(dict))
     _settled_us: dict[Out, int] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class Calls:
     def answered(self, upstream: str, since_us: int) -> bool:
         """Whether the upstream has answered a call, or a look at its health, since then."""
         outs = {out for (_, name), calls in self._sent.items() if name == upstream for out in calls}
+        outs |= {out for out, name in self.probes.items() if name == upstream}
         ends = [ended for out, ended in self.ended.items() if out in outs]
         ends += self.checks.get(upstream, [])
         return any(Sign.GOOD in ended.signs and ended.at_us >= since_us for ended in ends)

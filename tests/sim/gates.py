@@ -158,7 +158,8 @@ class Gates:
         if gate.row.state is _PROBING:
             self._checker.broken("S11", f"{change.name}: {out} and {gate.probe} are both its probe")
         self._compared(probe.gate, change, deed)
-        self._calls.probes.add(out)
+        upstream = self.outside.upstream(claim.stage)
+        self._calls.probes[out] = change.name if upstream is None else upstream.name
         self._checker._claim(claim, order.worker, probes=change.name)
         gate.probe = out
         self._world.seen["probes"] += 1

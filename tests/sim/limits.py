@@ -17,7 +17,7 @@ from tests.sim.ledger import JobAccount
 if TYPE_CHECKING:
     from tests.sim.checker import Checker
 
-_SHARE = re.compile(r"\b(\d+) of the last (\d+) calls failed: ").search
+_SHARE = re.compile(r"\b(\d+) of the last (\d+) calls that count failed: ").search
 
 _OF_JOB = "others were answered since this job first failed"
 

@@ -25,6 +25,7 @@ from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
 from perdure.rules.gate.hold import hint, hold
 from perdure.rules.gate.probe import end_probe, lease
 from perdure.rules.gate.signs import WELL, Word
+from perdure.rules.gate.window import answered_at
 from perdure.rules.presets import preset
 from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.control import SqliteControl
@@ -156,6 +157,16 @@ def test_a_lost_probe_that_is_still_out_when_calls_start_again_takes_no_place_am
     passage.see(clock.now())
     passage.end_call((1, 1), CallEnd(WELL, clock.now()))
     assert passage.room(clock.now(), 1) == 1
+
+
+def test_an_answer_is_as_old_as_it_is_however_late_its_worker_hears_of_it(clock):
+    """A job that failed after it was taken for one that failed before: its probe's failure let the gate give up."""
+    passage = Traffic(DeclaredUpstream("u"), clock.now(), 1)
+    passage.start((1, 1), clock.now(), tokens=None, probes=None)
+    came_at = clock.now() + timedelta(seconds=0.5)
+    clock.push(9.0)
+    passage.end_call((1, 1), CallEnd(WELL, clock.now(), took_s=0.5))
+    assert answered_at(passage.window()) == came_at
 
 
 def test_a_credential_that_a_person_held_for_a_while_is_still_freed_by_a_good_answer_only(clock):

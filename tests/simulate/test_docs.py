@@ -27,6 +27,23 @@ def test_the_claims_played_again_in_one_scenario_are_what_the_tables_say(blip):
         assert f"{line}\n" in TEXT, STALE
 
 
+def cells(title: str) -> dict[str, list[str]]:
+    """The rows of a table under that heading, by scenario."""
+    _, _, rest = TEXT.partition(f"## {title}\n")
+    lines = rest.partition("\n## ")[0].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| W")]
+    return {name: [cell.strip() for cell in row] for name, *row in rows}
+
+
+def test_before_and_after_says_of_now_what_the_table_of_all_scenes_says():
+    now = {name: row[1::2] for name, row in cells("All scenes").items()}
+    told = {name: row[1::2] for name, row in cells("Before and after").items()}
+    assert len(told) > 20
+    for name, (wasted, drain, lost) in told.items():
+        assert now[name][:2] == [wasted, drain], name
+        assert cells("All scenes")[name][6] == lost, name
+
+
 # -- the two claims that are corrected in words (R45) ------------------------------------------
 
 

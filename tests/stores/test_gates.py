@@ -145,7 +145,7 @@ BROKEN: dict[str, Broken] = {
     ),
     "the probe is simply the first": (
         on_both(
-            ("least_tried", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
+            ("probe_pick", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
             ("probe_claim", "ORDER BY starts, rank_at", "ORDER BY rank_at"),
         ),
         ("test_the_probe_is_the_least_tried_of_the_first",),

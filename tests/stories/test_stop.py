@@ -151,7 +151,7 @@ def test_a_process_stopped_while_it_keeps_the_store_from_being_written_is_killed
     story.enqueue("walk", [{"work": {}}])
     waited_s = time.monotonic() - stopped_at
     print(f"FIGURE enqueue beside a stopped writer: {waited_s:.2f} s")
-    assert process(child.pid) is None
+    until("it has ended", lambda: process(child.pid) is None, within_s=30)
     assert story.all_ended(within_s=60) == {"succeeded": 4_001}
     story.assert_audit_is_clean()
 

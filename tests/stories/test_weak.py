@@ -17,9 +17,9 @@ pytestmark = pytest.mark.story
 
 FLEET = Fleet(workers=2, concurrency=32, poll_s=0.2)
 DELAY_S = 0.2
-PIPELINES = {"W3c": "gated", "W6c": "gated", "W13b": "bugged", "W14": "unfit"}
+PIPELINES = {"W3c": "gated", "W5b": "gated", "W6c": "gated", "W13b": "bugged", "W14": "unfit"}
 SHORT = {"W3c": 150, "W6c": 80, "W13b": 100}
-LONG = {"W3c": 400, "W6c": 200, "W13b": 400, "W14": 120}
+LONG = {"W3c": 400, "W5b": 600, "W6c": 200, "W13b": 400, "W14": 120}
 COMPARED = ("calls", "wasted", "holds")
 
 

@@ -211,11 +211,11 @@ def _requeue_record(
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
-    crashed = counted is Counted.CRASHES and not getattr(ending.outcome, "apart", False)
-    move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
+    harmless = isinstance(ending.outcome, Lost) and ending.outcome.apart
+    crashed = counted is Counted.CRASHES and not harmless
     return _record(
         claim,
-        move,
+        Move.RELEASE if counted is Counted.RELEASES else Move.RETRY,
         State.QUEUED,
         attempt=_attempt(ending, decision, stage, status, counted, kind),
         counters=counters,

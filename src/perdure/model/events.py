@@ -131,6 +131,8 @@ FIELDS: dict[str, str] = {
     "generation": "the number of changes of the gate so far",
     "rate_per_s": "calls a second from now on",
     "was_per_s": "calls a second before this",
+    "rises_in_s": "seconds until the pace begins to rise; none: not by itself",
+    "rise_per_s": "the share by which it then rises in a second",
     "dropped": "log lines that were not written, since this was last told",
 }
 
@@ -358,9 +360,9 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.GATE_PACED: EventFacts(
         "info",
         "This worker's pace towards an upstream has changed by a quarter or more, for the `reason`: to `rate_per_s` "
-        "calls a second (none: no rate is set, calls start slowly) from `was_per_s`. At most once in 10 seconds for "
-        "each gate.",
-        ("gate", "rate_per_s", "was_per_s", "reason"),
+        "calls a second (none: no rate is set, calls start slowly) from `was_per_s`. It rises again in "
+        "`rises_in_s`. At most once in 10 seconds for each gate.",
+        ("gate", "rate_per_s", "was_per_s", "reason", "rises_in_s", "rise_per_s"),
     ),
     EventName.GATE_ALERT: EventFacts(
         "error",

@@ -235,7 +235,7 @@ def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
         return _fail(case, FailedReason.EXHAUSTED, text, counted=Counted.WAITS)
     text = f"attempt not counted, wait {waits} of {policy.waits_max}"
     if weak:
-        text = f"{case.gate.failed} of the last {case.gate.known} calls failed: {text}"
+        text = f"{case.gate.failed} of the last {case.gate.known} calls that count failed: {text}"
     return _retry(case, delay, Counted.WAITS, text, hold)
 
 

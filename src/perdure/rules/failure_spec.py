@@ -68,7 +68,10 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
             if found is None and (word in own or "." in word):  # somebody's own: judged by name
                 return Evidence(names=(word,))
             if found is None:
-                raise UnknownName(f"no exception {word!r} is known; {_close(word, known_names())}")
+                close = _close(word, known_names())
+                raise UnknownName(
+                    f"no exception {word!r} is known; {close} Your own: exception:module.{word}"
+                )
             return found
         case "sqlstate":
             if len(word) != 5 or not word.isascii() or not word.isalnum():

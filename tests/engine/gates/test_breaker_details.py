@@ -207,11 +207,11 @@ def test_slow_calls_count(either):
     post = Post(either, upstreams=[upstream(gate=slow)])
     put(either, 40)
     post.turn()
-    post.end_all(FINE)
+    post.end_all(FINE, elapsed_s=4.9)
     post.turn(passing_s=4.9)
     assert gate(either).state is FLOWING
     post.clock.push(5.1)
-    post.end_all(FINE)
+    post.end_all(FINE, elapsed_s=5.1)
     post.turn()
     assert gate(either).reason == "8 of the last 8 calls that count took 5 s or more"
 

@@ -52,13 +52,14 @@ def standard(place, **more) -> Post:
 
 
 def served(post: Post, turns: int, answer: Callable[[Claim], Outcome]) -> list[int]:
-    """Every half second all that run end as they are answered; how many ran each time."""
+    """Every half second all that run end as they are answered, failures sooner; how many ran each time."""
     counts = []
     for _ in range(turns):
         running = post.turn(passing_s=0.5)
         counts.append(len(running))
         for claim in running:
-            post.end(claim, answer(claim))
+            outcome = answer(claim)
+            post.end(claim, outcome, elapsed_s=0.2 if outcome is FINE else 0.1)
     post.turn()
     return counts
 
@@ -275,6 +276,27 @@ def test_an_outage_takes_no_attempt_of_jobs_that_only_failed_in_it(either):
     served(post, 1_200, lambda claim: SICK)
     assert [counters(either, id).failures for id in ids] == before
     assert {job.state for job in jobs_of(either, ids)} == {State.QUEUED}
+
+
+def test_an_answer_that_came_before_a_job_failed_and_was_heard_of_later_is_no_proof_against_it(
+    either,
+):
+    """A turn that came late made it seem newer than the failure, and an outage took attempts."""
+    post = standard(either)
+    put(either, 30)
+    served(post, 10, lambda claim: FINE)
+    ids = put(either, 12)
+    running = post.turn(passing_s=0.5)
+    good = running[0]
+    for claim in running[1:]:
+        post.end(claim, SICK, elapsed_s=0.2)
+    post.clock.push(5.0)
+    post.end(good, FINE, elapsed_s=0.1)
+    served(post, 20, lambda claim: SICK)
+    assert gate(either).state is not FLOWING
+    before = [counters(either, id).failures for id in ids]
+    served(post, 1_200, lambda claim: SICK)
+    assert [counters(either, id).failures for id in ids] == before
 
 
 def test_while_others_wait_they_are_the_probes_and_a_job_that_failed_before_loses_nothing(either):

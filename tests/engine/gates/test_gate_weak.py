@@ -182,7 +182,7 @@ def test_an_upstream_that_fails_half_of_its_calls_is_used_and_no_attempts_are_sp
     ]
     waiting = next(job for job in jobs if job.counters.waits)
     assert any(
-        "of the last 20 calls failed: attempt not counted" in one
+        "of the last 20 calls that count failed: attempt not counted" in one
         for one in words_of(either, waiting.id)
     )
 

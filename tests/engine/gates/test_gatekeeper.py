@@ -56,7 +56,9 @@ def test_two_workers_calls_are_judged_as_one(anywhere):
     posts = [
         Post(place, upstreams=[upstream(gate=settings)], concurrency=3) for place in (first, second)
     ]
-    put(first, 12)
+    put(
+        first, 6
+    )  # none is left: a call in the air that outlasts these failures would speak for the upstream
     for post in posts:
         assert len(post.turn()) == 3
     posts[0].end_all(DOWN)
@@ -254,6 +256,18 @@ def test_the_least_tried_job_goes_and_its_failure_is_not_counted(either):
         (claim,) = post.running.values()
     assert len(seen | {claim.id}) == 4
     assert gate(either).gap == 4
+
+
+def test_a_probe_that_was_heard_of_late_was_answered_when_it_ended(either):
+    post = Post(either)
+    put(either, 12)
+    claim = probing(post)
+    post.clock.push(3.0)
+    post.end(claim, FINE, elapsed_s=0.5)
+    post.turn()
+    row = gate(either)
+    assert row.state is FLOWING
+    assert (post.clock.now() - row.answered_at).total_seconds() >= 2.5
 
 
 def test_a_probe_that_says_nothing_is_followed_by_one_with_another_job(either):

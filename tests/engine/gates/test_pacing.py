@@ -147,6 +147,8 @@ def test_a_rate_that_a_limit_led_to_is_told_once(post):
     (event,) = post.notes.of(EventName.GATE_PACED)
     assert (event["gate"], event["was_per_s"], event["reason"]) == (VENDOR, None, pacing.LIMITED)
     assert event["rate_per_s"] is not None
+    assert event["rises_in_s"] > 0
+    assert event["rise_per_s"] > 0
 
 
 # -- the notes themselves --------------------------------------------------------------------

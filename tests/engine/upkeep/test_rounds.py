@@ -105,7 +105,6 @@ def test_a_server_whose_clock_is_its_own_is_kept_up_like_any_other(database):
     assert second.once() == 0
     until(lambda: moved.append(first.once()) or sum(moved) >= 2, "two ticks by who has the duty")
     assert second.once() == 0
-    assert abs((place.reader.now() - SystemClock().now()).total_seconds()) < 5
     place.clean()
     place.close()
 

@@ -2,16 +2,20 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
 from perdure.model.errors import StoreBusy, WorkerDead
+from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import ClaimOrder, IfFailed, Lane, Receipt, Stale
 from perdure.model.outcomes import Death
 from perdure.stores.postgres import record
 from perdure.testing import VirtualClock
-from tests.stores.kit import TTL_S, crash, release, retry, success
+from tests.stores.kit import DEED, TTL_S, crash, release, retry, success
 from tests.stores.postgres.kit import (
     SIGNAL_S_MAX,
     Place,
@@ -20,6 +24,8 @@ from tests.stores.postgres.kit import (
     meanwhile,
     other,
 )
+
+T = TypeVar("T")
 
 THREADS = 16
 
@@ -119,6 +125,63 @@ def test_no_job_is_handed_out_twice(crowd):
     assert len(counted) == 400
     assert set(counted.values()) == {1}
     audited(crowd[0])
+
+
+@pytest.fixture
+def slow(furnished, open_place) -> Place:
+    """On the server's own time."""
+    return open_place(furnished, series=1)
+
+
+@pytest.fixture
+def kept_waiting(slow, postgres):
+    """Whatever that worker wants has to wait in the middle, until the block is left."""
+
+    @contextmanager
+    def keep(worker: int, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+        with other(slow.url) as cx:
+            cx.execute("SELECT 1 FROM perdure_workers WHERE no = %s FOR UPDATE", (worker,))
+            with meanwhile(work) as answer:
+                blocked(postgres, slow.url)
+                yield answer
+                cx.rollback()
+
+    return keep
+
+
+def test_a_claim_of_what_another_has_tried_meanwhile_is_not_older_than_that(
+    slow, kept_waiting, open_place
+):
+    quick = open_place(slow.url, series=2)
+    slow_one, quick_one = slow.hire(), quick.hire()
+    slow.put()
+    with kept_waiting(slow_one, lambda: slow.take(slow_one)) as answer:
+        (claim,) = quick.take(quick_one)
+        quick.settle(retry(claim, quick_one, delay_s=0.0), by=quick_one)
+    (again,) = answer()
+    assert again.id == claim.id
+    slow.settle(success(again, slow_one), by=slow_one)
+    audited(slow)
+
+
+def test_a_probe_takes_no_job_that_fell_due_after_its_moment(slow, kept_waiting, open_place):
+    quick = open_place(slow.url, series=2)
+    slow.store.lanes([Lane("q", "c", "p", "one", upstream="vendor")])
+    slow_one, quick_one = slow.hire(), quick.hire()
+    slow.put()
+    (claim,) = quick.take(quick_one)
+    for generation, state in enumerate([GateState.FLOWING, GateState.HELD]):
+        slow.control.change_gate(GateChange("vendor", generation, state), DEED)
+    change = GateChange("vendor", 2, GateState.PROBING)
+    order = slow.order(slow_one)
+    with kept_waiting(slow_one, lambda: slow.store.probe(order, change, DEED)) as answer:
+        quick.settle(retry(claim, quick_one, delay_s=0.0), by=quick_one)
+    assert answer() is None
+    probe = slow.store.probe(order, change, DEED)
+    assert probe is not None
+    assert probe.claim.id == claim.id
+    slow.settle(success(probe.claim, slow_one), by=slow_one)
+    audited(slow)
 
 
 def test_a_claim_skips_what_another_transaction_has_locked(place, worker):

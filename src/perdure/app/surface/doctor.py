@@ -11,12 +11,12 @@ from datetime import datetime
 from perdure.app.session.opening import open_store
 from perdure.app.session.session import Session
 from perdure.app.session.settings import Settings, load_settings
+from perdure.app.surface.nested_retries import nested_retries
 from perdure.config import AT_ODDS, misspelt_variables, settings_file
 from perdure.engine.batch.runs import unfed_at
 from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.changes import VERBS
-from perdure.engine.nested_retries import nested_retries
 from perdure.engine.stages import Stage
 from perdure.model.diagnoses import Diagnosis, Severity
 from perdure.model.errors import ConfigError, StoreError

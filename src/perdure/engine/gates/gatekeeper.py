@@ -197,8 +197,8 @@ class Gatekeeper:
     def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
         """A call has ended: judge the gate by it, and return the gate as the decision about the job must see it."""
         claim, usage = ending.claim, ending.usage
-        traffic = self._traffic_by_call.pop((claim.no, claim.token), None)
-        self._last_ticket = None
+        call = (claim.no, claim.token)
+        traffic, self._last_ticket = self._traffic_by_call.pop(call, None), None
         if traffic is None:  # a call of another worker's, or of an earlier life of ours
             other = self._traffic_of(claim)
             return FLOWING if other is None else other.view()
@@ -209,12 +209,12 @@ class Gatekeeper:
         wait_s = (verdict.hint_s or 0.0) if isinstance(verdict, Failure) else 0.0
         room = None if ending.told is None else room_of(ending.told, now)
         tokens = None if usage is None else usage.tokens_in + usage.tokens_out
-        ticket = traffic.end_call((claim.no, claim.token), CallEnd(word, now, tokens, room, wait_s))
+        call_end = CallEnd(word, now, tokens, room, wait_s, ending.elapsed_s)
+        ticket = self._last_ticket = traffic.end_call(call, call_end)
         assert ticket is not None
-        self._last_ticket = ticket
         if ticket.probes is not None:
             word = self._word_about(claim, traffic, word)
-        self._judge(traffic, ticket, word, wait_s)
+        self._judge(traffic, ticket, word, call_end)
         if ticket.probes is not None:
             return GateView(GateState.PROBING.value, probe=True, of_job=word.of_job)
         return traffic.view(word, now)
@@ -253,21 +253,18 @@ class Gatekeeper:
 
     def heed(self, checked: Checked) -> None:
         """A probe or a health check has ended so."""
-        settings, chance = self._rows.settings(checked.gate), self._chance.random()
-        now, wait_s = self._rows.now(), checked.wait_s
-        until = after(self._rows.now_at_most(), wait_s) if wait_s > 0 else None
-        self._rows.happen(
-            checked.gate,
-            lambda gate: end_probe(
-                gate,
-                settings,
-                word=checked.word,
-                generation=checked.generation,
-                until=until,
-                now=now,
-                chance=chance,
-            ),
+        until = after(self._rows.now_at_most(), checked.wait_s) if checked.wait_s > 0 else None
+        step = partial(
+            end_probe,
+            settings=self._rows.settings(checked.gate),
+            word=checked.word,
+            generation=checked.generation,
+            until=until,
+            answered_at=checked.answered_at,
+            now=self._rows.now(),
+            chance=self._chance.random(),
         )
+        self._rows.happen(checked.gate, step)
 
     def note_death(self, worker: int) -> None:
         """A worker is dead: a probe that it had out is lost at once."""
@@ -314,11 +311,11 @@ class Gatekeeper:
         failing_since = self._failing_since.pop((claim.no, claim.token), None)
         return word_about(word, traffic.gate, traffic.window(), failing_since=failing_since)
 
-    def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, wait_s: float) -> None:
-        if ticket.probes is not None:
-            own = ticket.probes == traffic.upstream.name
-            generation = ticket.own if own else ticket.credential
-            self.heed(Checked(ticket.probes, generation, word, wait_s))
+    def _judge(self, traffic: Traffic, ticket: Ticket, word: Word, end: CallEnd) -> None:
+        if (name := ticket.probes) is not None:
+            generation = ticket.own if name == traffic.upstream.name else ticket.credential
+            answered_at = end.answered_at(ticket.sent_at)
+            self.heed(Checked(name, generation, word, end.wait_s, answered_at))
             return
         counts = word.sign is Sign.BAD
         if counts or traffic.upstream.gate.window.slow_s is not None:
@@ -384,6 +381,8 @@ class Gatekeeper:
                     rate_per_s=news.rate_per_s,
                     was_per_s=news.was_per_s,
                     reason=news.reason,
+                    rises_in_s=news.rises_in_s(seen.now),
+                    rise_per_s=news.rise_per_s,
                 )
 
     def _show(self, gate: Gate) -> None:

@@ -44,6 +44,10 @@ class PaceShown(Struct, frozen=True):
     rises_at: datetime | None = None
     rise_per_s: float = 0.0
 
+    def rises_in_s(self, now: datetime) -> float | None:
+        """How long it stands still from now on."""
+        return None if self.rises_at is None else max(0.0, (self.rises_at - now).total_seconds())
+
 
 class PaceTold(Struct, frozen=True):
     """What of a row of samples is for people; a row that was written without it is read as empty."""

@@ -18,7 +18,7 @@ from perdure.model.kinds import Sign
 from perdure.model.nouns import replace
 from perdure.rules.decide import FLOWING, GateView
 from perdure.rules.gate import limit_allowance, pace
-from perdure.rules.gate.gate import Gate, view
+from perdure.rules.gate.gate import Gate, after, view
 from perdure.rules.gate.limit_allowance import Allowance, Shares
 from perdure.rules.gate.limit_slices import Slice, Wish, usable
 from perdure.rules.gate.pace import Pace
@@ -54,22 +54,31 @@ class Ticket(Struct, frozen=True):
 
 
 class CallEnd(Struct, frozen=True):
-    """How a call ended, and ``wait_s``, the pause that it was told to make."""
+    """How a call ended, and ``wait_s``, the pause that it was told to make.
+
+    ``took_s`` is how long it took, where that is known: by ``now`` it may have ended long ago.
+    """
 
     word: Word
     now: datetime
     tokens: int | None = None
     room: Room | None = None
     wait_s: float = 0.0
+    took_s: float | None = None
+
+    def answered_at(self, sent_at: datetime) -> datetime:
+        """When it was over: else it would seem to be answered when we found the time to hear of it."""
+        return self.now if self.took_s is None else min(self.now, after(sent_at, self.took_s))
 
 
 class Checked(Struct, frozen=True):
-    """How a probe or a health check ended."""
+    """How a probe or a health check ended, and when, if it was not just now."""
 
     gate: str
     generation: int
     word: Word
     wait_s: float = 0.0
+    answered_at: datetime | None = None
 
 
 class Traffic:
@@ -308,7 +317,7 @@ class Traffic:
     def _note(self, key: Key, ticket: Ticket, call_end: CallEnd) -> None:
         """Keep the last calls, in the order in which they were sent."""
         word = call_end.word
-        took_s = (call_end.now - ticket.sent_at).total_seconds()
+        took_s = (call_end.answered_at(ticket.sent_at) - ticket.sent_at).total_seconds()
         sample = replace(self._sample(key, ticket), sign=word.sign, kind=word.kind, took_s=took_s)
         insort(self._ended, (sample.place, sample))
         settings = self.upstream.gate.window

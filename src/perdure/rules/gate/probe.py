@@ -65,10 +65,13 @@ def end_probe(
     word: Word,
     generation: int,
     until: datetime | None = None,
+    answered_at: datetime | None = None,
     now: datetime,
     chance: float,
 ) -> Step:
     """The probe ended; ``word`` is what it says, ``until`` the pause that it was told to make.
+
+    It ended at ``answered_at``, or else just now: whoever had it may have been late to say so.
 
     The result of a probe that is no longer the one that is out says nothing, except for its hint.
     """
@@ -78,7 +81,7 @@ def end_probe(
             return Step(gate)
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
     if word.sign is Sign.GOOD or kind is None:
-        return _pass_step(gate, settings, word, now)
+        return _pass_step(gate, settings, word, answered_at or now, now)
     if gate.needs_answer and KINDS[kind].scope is PauseScope.CREDENTIAL:
         return hint(gate, settings, kind=kind, generation=generation, until=until, now=now)
     step = _miss_step(gate, settings, word, now, chance)
@@ -131,7 +134,9 @@ def hurry(gate: Gate, *, reason: str, now: datetime) -> Step:
     )
 
 
-def _pass_step(gate: Gate, settings: GateSettings, word: Word, now: datetime) -> Step:
+def _pass_step(
+    gate: Gate, settings: GateSettings, word: Word, answered_at: datetime, now: datetime
+) -> Step:
     passes = gate.passes + 1
     proof = "succeeded" if word.kind is None else f"was answered ({word.label})"
     text = f"probe {passes} of {settings.flow_after} {proof}"
@@ -143,7 +148,7 @@ def _pass_step(gate: Gate, settings: GateSettings, word: Word, now: datetime) ->
     era = gate.generation + 1
     text = f"flowing: {text}"
     return step_along(
-        gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era, answered_at=now
+        gate, GateMove.FLOW, now, text, proved_at=now, counts_from=era, answered_at=answered_at
     )
 
 

@@ -1,23 +1,13 @@
 """The statements of this store."""
 
-from perdure.stores.columns import COUNTED, COUNTERS, RUN_COUNTS, pieces
+from perdure.stores import run_sums
+from perdure.stores.columns import COUNTED, COUNTERS, pieces
 from perdure.stores.statements import Statements, as_psycopg_reads
 
-_RUN_SUMS = """CROSS JOIN LATERAL (
-    SELECT {sums}
-    FROM perdure_run_counts WHERE run = r.no
-) AS c
-CROSS JOIN LATERAL (
-    SELECT json_object_agg(f.kind, f.failed)::text AS kinds FROM (
-        SELECT kind, sum(failed) AS failed FROM perdure_run_kinds WHERE run = r.no GROUP BY kind
-    ) AS f
-) AS k"""
 _TYPES = {int: "integer", float: "double precision"}
 _PIECES = {
     **pieces({"@id": "@id::text", "length(@content)": "octet_length(@content)"}),
-    "run_sums": _RUN_SUMS.format(
-        sums=", ".join(f"coalesce(sum({one}), 0) AS {one}" for one in RUN_COUNTS)
-    ),
+    "run_sums": run_sums.JOINED,
     "counters_recorded": ", ".join(f"{one} = coalesce(@{one}, 0)" for one in COUNTED),
     "counters_typed": ", ".join(f"{one} {_TYPES[kind]}" for one, kind in COUNTERS.items()),
     # The moment that a test has set, or else the server's own.

@@ -104,7 +104,7 @@ def _probe(
     first = heads(cx, order, lanes, PROBE_BATCH_MAX)
     if not first:
         raise NoProbe
-    (no,) = cx.execute(SQL.least_tried, {"nos": encode(first)}).fetchone()
+    (no,) = cx.execute(SQL.probe_pick, {"nos": encode(first)}).fetchone()
     (claim,) = take(cx, [no], order.worker, now)
     failed = cx.execute(SQL.failing_since, failing_in(claim)).fetchone()
     return Probe(gate, claim, failing_since(failed))

@@ -1,15 +1,11 @@
 """The statements of this store."""
 
-from perdure.stores.columns import COUNTERS, RUN_COUNTS, pieces
+from perdure.stores import run_sums
+from perdure.stores.columns import COUNTERS, pieces
 from perdure.stores.statements import Statements
 
-_KINDS = """(SELECT json_group_object(kind, failed) FROM (
-    SELECT k.kind, sum(k.failed) AS failed FROM perdure_run_kinds AS k
-    WHERE k.run = @no GROUP BY k.kind
-))"""
-_SUMS = {f"c.{one}": f"coalesce(sum(c.{one}), 0)" for one in RUN_COUNTS}
 _PIECES = {
-    **pieces({**_SUMS, "k.kinds": _KINDS}),
+    **pieces(run_sums.GROUPED),
     "counters_bound": ", ".join(f"{one} = ?" for one in COUNTERS),
     "now": ":now",
 }
@@ -43,7 +39,6 @@ class SqliteStatements(Statements):
     heads: str
     ids_taken: str
     lane_no: str
-    least_tried: str
     matched: str
     next_due: str
     numbered: str
@@ -52,6 +47,7 @@ class SqliteStatements(Statements):
     owners_add: str
     owners_forget: str
     payload_keep: str
+    probe_pick: str
     prune_deaths: str
     prune_depths: str
     prune_flows: str

@@ -74,7 +74,12 @@ def enqueue(
     check_app_store(reference, session.url, store)
     values = [_value(item) for item in items]
     if (key is not None or deadline_s is not None) and (source or len(values) != 1):
-        raise CallerError("--key and --deadline go with exactly one item")
+        what = f"--deadline {deadline_s:g}" if key is None else f"--key {key}"
+        many = "a file with --from" if source else f"{len(values)} items"
+        raise CallerError(
+            f"{what} goes with exactly one item, and you gave {many}; enqueue one at a time, "
+            "or many with a key or deadline each from Python: pipe.enqueue_many"
+        )
     if if_failed is not None and key is None:
         raise CallerError(
             f"--if-failed {if_failed} says what becomes of the job with a key; name it: --key"

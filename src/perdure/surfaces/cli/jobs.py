@@ -21,7 +21,7 @@ from perdure.surfaces.cli.options import (
     reading_app_option,
     store_option,
 )
-from perdure.surfaces.cli.tables import shorten, spent_words
+from perdure.surfaces.cli.tables import day_at, shorten, spent_words
 from perdure.surfaces.views import all_of_attempts, all_of_job, all_of_jobs
 
 _NUMBER_MAX = 2**63 - 1
@@ -73,9 +73,10 @@ def list_jobs(
             return
     for job in found:
         error = f"  {job.error_kind}" if job.error_kind else ""
+        key = "" if job.key is None else f"  key {shorten(job.key, 40)}"
         click.echo(
             f"{job.no:>8}  {job.id}  {job.shown_state:<10}  {job.pipeline}/{job.stage}  "
-            f"starts {job.counters.starts + job.past.starts}{error}"
+            f"starts {job.counters.starts + job.past.starts}{error}  {day_at(job.enqueued_at)}{key}"
         )
     if not found:
         nobodys = "; another owner's: --owner" if meant.key is not None and not meant.owner else ""

@@ -3,10 +3,7 @@
 -- that are claimed; the only lane with work is owed all. Then so many are locked in each, skipping those that others
 -- hold. ``floors`` are ranks below which a lane has nothing new: under an old snapshot the index is full of dead entries
 -- there. The claims come back as binary rows: with so many columns that is cheaper on both ends than a JSON value.
-WITH clock AS MATERIALIZED (
-    SELECT {now} AS now
-),
-open_lanes AS MATERIALIZED (
+WITH open_lanes AS MATERIALIZED (
     SELECT l.lane, l.floor
     FROM unnest(%(lanes)s::bigint[], %(floors)s::bigint[]) AS l (lane, floor)
     WHERE l.lane <> ALL (ARRAY(SELECT c.lane FROM perdure_closed_lanes AS c))
@@ -65,6 +62,10 @@ picked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS h
     WHERE EXISTS (SELECT 1 FROM writer)
+),
+-- Read once the jobs are locked: another may have tried one of them since we looked, and it fell due again just now.
+clock AS MATERIALIZED (
+    SELECT {now} AS now FROM (SELECT count(*) FROM picked) AS locked
 ),
 depths AS (
     INSERT INTO perdure_depths AS t (lane, writer, ready, processing)

@@ -32,7 +32,8 @@ picked AS MATERIALIZED (
     FROM (SELECT no FROM heads ORDER BY starts, rank_at, no) AS h
     CROSS JOIN LATERAL (
         SELECT j.no, j.lane FROM perdure_jobs AS j
-        WHERE j.no = h.no AND coalesce(j.ready, 0) = 1 LIMIT 1  -- by number, not by the index of ready ones
+        WHERE j.no = h.no AND coalesce(j.ready, 0) = 1  -- by number, not by the index of ready ones
+        AND j.due_at <= %(now)s::bigint LIMIT 1  -- not one that was tried, and fell due again, since that moment
         FOR UPDATE SKIP LOCKED
     ) AS s
     LIMIT 1
