@@ -44,11 +44,12 @@ example-reports: $(STAMP) ## report jobs on real parts (S3, a model, PostgreSQL)
 	@$(BIN)/python examples/reports/demo.py --faults
 
 test: lint parts ## lint, types, and every test but the long ones
-	$(PYTEST) $(PARALLEL) -m "not long" --durations 20
+	$(PYTEST) $(PARALLEL) -m "not long" --hypothesis-profile brief --durations 20
 
 # The stores must pass on every PostgreSQL that they promise to run on: 18 in `make test`, 16 and 15 here.
 test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and the stores on other PostgreSQLs
 	$(PYTEST) $(PARALLEL_LONG) -m long --timeout 1800
+	$(PYTEST) $(PARALLEL_LONG) -m "hypothesis and not long" --hypothesis-profile long --timeout 1800
 	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	$(MAKE) mutation

@@ -3,12 +3,14 @@
 pytest-randomly prints the run's seed in the header; `-p no:randomly` or `--randomly-seed=N` steers it.
 """
 
+import gc
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
@@ -31,11 +33,45 @@ sys.dont_write_bytecode = False
 
 # A deadline measures the machine, not the code; pytest-timeout ends what hangs.
 hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)
+# Every run draws other examples: `make test` draws half as many as usual, `make test-long` ten times as many.
+for name, examples in {"brief": 50, "long": 1_000}.items():
+    usual = hypothesis.settings.get_profile("perdure")
+    hypothesis.settings.register_profile(name, usual, max_examples=examples)
 hypothesis.settings.load_profile("perdure")
+
+# By default Python looks for garbage after every 700 new objects, and reading the tests makes a million that stay.
+gc.set_threshold(10_000, 10, 10)
 
 pytest.register_assert_rewrite(
     "perdure.testing.store_contract"
 )  # so that a broken promise shows its values
+
+
+TESTS = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let each process of a parallel run read the files in an order of its own.
+
+    All of them read all files. Side by side, each would compile what a fresh checkout has not compiled yet, for its
+    asserts too; so one compiles a file, and the others find it done.
+    """
+    if hasattr(config, "workerinput") and [Path(one).resolve() for one in config.args] == [TESTS]:
+        files = [str(one) for one in TESTS.rglob("test_*.py")]
+        Random(config.workerinput["workerid"]).shuffle(files)
+        config.args[:] = files
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The same order in all of them again, before it is left to chance."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: str(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """What was read stays to the end: it need not be walked over again and again, and garbage is found sooner."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

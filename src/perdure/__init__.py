@@ -73,7 +73,7 @@ else:  # a type checker that saw this would take every name for one of ours
         from importlib import import_module
 
         # Presets make themselves known to policies when they are loaded, and that is with the App.
-        import_module("perdure.app")
+        import_module("perdure.app.app")
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
 

@@ -266,7 +266,7 @@ def given_values(given: Mapping[str, Any], given_as: str) -> dict[str, RawValue]
 # -- the file --------------------------------------------------------------------------------
 
 
-def file_path(environment: Mapping[str, str]) -> str | None:
+def settings_file(environment: Mapping[str, str]) -> str | None:
     """The settings file that is read: the one that is named, else the one in the working folder, if it is there."""
     named = environment.get(FILE_VARIABLE)
     if named is not None:
@@ -275,7 +275,7 @@ def file_path(environment: Mapping[str, str]) -> str | None:
 
 
 def _values_of_file(environment: Mapping[str, str], mistakes: list[str]) -> dict[str, RawValue]:
-    path = file_path(environment)
+    path = settings_file(environment)
     if path is None:
         return {}
     content = read_file(path)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from perdure import App
 from perdure.app import open_store as open_configured
-from perdure.app.worker import parts as upkeep_module, processes
+from perdure.app.worker import parts as upkeep_module, supervision
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.app.worker.metrics_port import metrics_port_of
@@ -102,7 +102,7 @@ def told_of_a_store_that_is_away(ground: Ground) -> object:
         held.bind(("127.0.0.1", 0))  # and nobody listens there
         url = f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/nothing"
         with pytest.raises(StoreUnavailable):
-            processes._await_store(url, ground.config, Observers([notes]))
+            supervision._await_store(url, ground.config, Observers([notes]))
     return len(notes.names())
 
 
@@ -114,7 +114,7 @@ def children_wanted(ground: Ground) -> object:
         raise OSError(12, "Cannot allocate memory")
 
     with ground.opened():
-        processes._supervisor(ground.store, ground.config, spawn, (), Observers([Notes()])).once()
+        supervision._supervisor(ground.store, ground.config, spawn, (), Observers([Notes()])).once()
     return wanted
 
 

@@ -66,6 +66,15 @@ def test_a_name_comes_from_where_type_checkers_are_told():
         package.Ap  # noqa: B018
 
 
+def test_so_does_a_name_of_the_composition_root():
+    root = importlib.import_module("perdure.app")
+    assert imported_for_types(Path(root.__file__).read_text()) == root._HOMES
+    assert sorted(root._HOMES) == sorted(root.__all__)
+    assert {getattr(root, name).__name__ for name in root.__all__} == set(root.__all__)
+    with pytest.raises(AttributeError, match=r"'perdure\.app' has no attribute 'Ap'"):
+        root.Ap  # noqa: B018
+
+
 def test_a_name_that_is_used_alone_brings_what_it_needs():
     """Presets make themselves known to policies when they are loaded."""
     used = "from perdure import Policy; print(Policy.based_on('standard', name='mine').name)"
@@ -85,6 +94,27 @@ def test_the_version_is_told_without_the_engine():
     version, loaded = done.stdout.splitlines()
     assert version.startswith("perdure, version ")
     assert {one.split(".")[1] for one in loaded.split()} == {"model", "surfaces"}
+
+
+def test_a_supervisor_and_a_keeper_load_nothing_that_work_is_done_with():
+    """They are started beside every worker, and only beat."""
+    told = (
+        "import sys\nimport perdure.app.worker.keeper_main, perdure.app.worker.supervision, perdure.surfaces.cli.worker\n"
+        "print(*(one for one in sys.modules if one.startswith('perdure.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"perdure.engine.supervise.keeper", "perdure.engine.supervise.supervisor"} <= loaded
+    assert not {one for one in loaded if one.startswith("perdure.rules.presets")}
+    assert (
+        not {
+            "perdure.app.app",
+            "perdure.app.session.session",
+            "perdure.engine.run",
+            "perdure.rules.policy",
+        }
+        & loaded
+    )
 
 
 def test_the_checks_export_exactly_what_they_list():

@@ -53,7 +53,19 @@ def load(name: str) -> ModuleType:
         except ModuleNotFoundError:
             if os.environ.get("CI") == "true":
                 raise
-            pytest.skip(f"missing: {name}", allow_module_level=True)
+            pytest.skip(f"missing: {name}")
+
+
+class Sdk:
+    """An SDK that is loaded when it is first used: every process of a parallel run reads these files, few run their tests."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest asks what it is while it looks for tests
+            raise AttributeError(name)
+        return getattr(load(self._name), name)
 
 
 def seen(call: Callable[[], Any]) -> tuple[Evidence, Failure]:
@@ -62,6 +74,8 @@ def seen(call: Callable[[], Any]) -> tuple[Evidence, Failure]:
         warnings.simplefilter("ignore", ResourceWarning)  # some clients leave sockets to chance
         try:
             thing = call()
+        except pytest.skip.Exception:  # the SDK is missing
+            raise
         except BaseException as error:
             evidence = evidence_of(error)
             traceback.clear_frames(error.__traceback__)

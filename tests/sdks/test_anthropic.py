@@ -3,9 +3,9 @@
 import json
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, Sdk, cases, check, seen
 
-anthropic = load("anthropic")
+anthropic = Sdk("anthropic")
 
 ASK = {"model": "claude", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}
 

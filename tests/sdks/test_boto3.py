@@ -10,16 +10,16 @@ from tests.sdks.kit import (
     RETRIED_IN_REPORTS,
     TIMEOUT_S,
     Case,
+    Sdk,
     cases,
     check,
-    load,
     seen,
     waits_in_reports,
 )
 from tests.sdks.wires import aws_event
 
-boto3 = load("boto3")
-botocore_config = load("botocore.config")
+boto3 = Sdk("boto3")
+botocore_config = Sdk("botocore.config")
 
 
 def made(service, url, timeout_s=PATIENT_S):

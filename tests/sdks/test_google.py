@@ -1,9 +1,9 @@
 """The google-genai client's own exceptions and answers."""
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, Sdk, cases, check, seen
 
-genai = load("google.genai")
+genai = Sdk("google.genai")
 
 
 def ask(url, timeout_s=PATIENT_S):

@@ -1,9 +1,9 @@
 """The Mistral client's own exceptions."""
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, Sdk, cases, check, seen
 
-mistral = load("mistralai.client")
+mistral = Sdk("mistralai.client")
 
 
 def ask(url, timeout_s=PATIENT_S):

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, Sdk, cases, check, load, seen
 
-openai = load("openai")
+openai = Sdk("openai")
 
 ASK = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -1,12 +1,12 @@
 """obstore, Cohere and Groq."""
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, cases, check, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Case, Sdk, cases, check, seen
 
-obstore = load("obstore")
-stores = load("obstore.store")
-groq = load("groq")
-cohere = load("cohere")
+obstore = Sdk("obstore")
+stores = Sdk("obstore.store")
+groq = Sdk("groq")
+cohere = Sdk("cohere")
 
 
 def fetch(url, timeout_s=PATIENT_S):

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.sdks.kit import RETRIED_IN_REPORTS, load, seen, waits_in_reports
+from tests.sdks.kit import RETRIED_IN_REPORTS, Sdk, seen, waits_in_reports
 from tests.sdks.wires import postgres_talk, serving
 
-psycopg = load("psycopg")
-errors = load("psycopg.errors")
-pool = load("psycopg_pool")
+psycopg = Sdk("psycopg")
+errors = Sdk("psycopg.errors")
+pool = Sdk("psycopg_pool")
 
 
 def query(port, **more):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.sdks.kit import PATIENT_S, TIMEOUT_S, load, seen
+from tests.sdks.kit import PATIENT_S, TIMEOUT_S, Sdk, seen
 from tests.sdks.wires import redis_talk, serving
 
-redis = load("redis")
-retry = load("redis.retry")
-backoff = load("redis.backoff")
+redis = Sdk("redis")
+retry = Sdk("redis.retry")
+backoff = Sdk("redis.backoff")
 
 
 def ask(port, timeout_s=PATIENT_S, **more):

@@ -7,13 +7,13 @@ import urllib.request
 import pytest
 
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
-from tests.sdks.kit import PATIENT_S, RETRIED_IN_REPORTS, TIMEOUT_S, load, seen, waits_in_reports
+from tests.sdks.kit import PATIENT_S, RETRIED_IN_REPORTS, TIMEOUT_S, Sdk, seen, waits_in_reports
 
-httpx2 = load("httpx2")
-httpx = load("httpx")
-requests = load("requests")
-aiohttp = load("aiohttp")
-urllib3 = load("urllib3")
+httpx2 = Sdk("httpx2")
+httpx = Sdk("httpx")
+requests = Sdk("requests")
+aiohttp = Sdk("aiohttp")
+urllib3 = Sdk("urllib3")
 
 
 def by_httpx2(url, timeout_s):

@@ -176,7 +176,8 @@ class Server:
     def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
         """An empty database, or a copy of `template`, that the role owns; its URL."""
         name = name or f"t_{secrets.token_hex(6)}"
-        made = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
+        # By default each page goes through the log, which is twice the work for a few megabytes in memory.
+        made = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {} STRATEGY file_copy")
         with self.admin() as connection:
             connection.execute(
                 made.format(
@@ -196,6 +197,9 @@ class Server:
         self.passwords[name] = secrets.token_hex(12)
         made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
         with self.admin() as connection:
+            if self.version >= 16:
+                # Whoever logs in works through them: by default 4,096, two milliseconds of each connection.
+                connection.execute("SET scram_iterations = 1")
             connection.execute(made.format(sql.Identifier(name), sql.Literal(self.passwords[name])))
         return self.passwords[name]
 

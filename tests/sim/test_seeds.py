@@ -20,7 +20,7 @@ from tests.sim.storms import STORMS
 from tests.sim.swarm import KINDS, plain
 
 LONG_S = float(os.environ.get("PERDURE_SIM_S", "3600"))
-SEEDS = 14
+SEEDS = 6  # the long test has as many as an hour lets it
 SEEDS_MAX = 600  # what is rarest strikes in one of twenty-five; so many are needed about never
 STORM_SEEDS_MAX = 12  # in a storm what is rarest strikes in every second seed
 
@@ -72,7 +72,7 @@ def test_many_fresh_seeds_break_no_invariant_and_every_kind_of_fault_strikes(cap
     assert batch.absent() == []
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [1, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.timeout(1200)
 def test_fresh_seeds_with_runs_and_all_that_people_do_to_them_break_no_invariant(count):
     first = secrets.randbelow(10**9)
@@ -83,7 +83,7 @@ def test_fresh_seeds_with_runs_and_all_that_people_do_to_them_break_no_invariant
 
 
 def test_the_same_seed_is_the_same_history_and_another_seed_another_one():
-    seeds = [secrets.randbelow(10**9) for _ in range(4)]
+    seeds = [secrets.randbelow(10**9) for _ in range(2)]
     print(f"seeds {seeds}")
     first = [run_seed(seed) for seed in seeds]
     again = [run_seed(seed) for seed in seeds]
@@ -96,16 +96,16 @@ def test_a_seed_is_the_same_history_in_another_process_with_another_hash_seed():
     seed = secrets.randbelow(10**9)
     print(f"seed {seed}")
     here = run_seed(seed)
-    for hash_seed in ("1", "2"):
-        replayed = subprocess.run(
-            [sys.executable, "-m", "tests.sim", str(seed)],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        assert here.digest in replayed.stdout
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    replayed = subprocess.run(
+        [sys.executable, "-m", "tests.sim", str(seed)],
+        env=os.environ | {"PYTHONHASHSEED": other, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert here.digest in replayed.stdout
 
 
 def test_a_broken_seed_says_what_broke_what_came_before_and_how_to_see_it_again(monkeypatch):

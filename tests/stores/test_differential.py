@@ -39,12 +39,12 @@ def all_three(rig: PostgresRig) -> Callable[[VirtualClock], Sides]:
     900
 )  # to find the shortest way to a difference takes longer than to see that there is none
 def test_sqlite_and_the_model_do_not_differ():
-    in_step(two, examples=30, steps=30)
+    in_step(two, examples=15, steps=30)
 
 
 @pytest.mark.timeout(900)
 def test_all_three_do_not_differ(postgres_rig):
-    in_step(all_three(postgres_rig), examples=10, steps=30)
+    in_step(all_three(postgres_rig), examples=6, steps=30)
 
 
 @pytest.mark.long

@@ -77,15 +77,16 @@ SELECT n, 'job_accepted', 1, '[[1],"a","","p","s","queued",null,0,null]' FROM s
 """
 
 
-def sizes(usual: int) -> list[Any]:
+def sizes(sqlite: int, *, postgres: int) -> list[Any]:
     return [
         pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
-        for store in ("sqlite", "postgres")
+        for store, usual in (("sqlite", sqlite), ("postgres", postgres))
         for jobs, marks in ((usual, ()), (1_000_000, (pytest.mark.long,)))
     ]
 
 
-SIZES = sizes(40_000)
+# As many as the broken twin below needs to be noticed; PostgreSQL counts every row, SQLite what several of them take.
+SIZES = sizes(40_000, postgres=20_000)
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ SAME_NAMES = (
 )
 
 
-@pytest.mark.parametrize(("store", "jobs"), sizes(10_000))
+@pytest.mark.parametrize(("store", "jobs"), sizes(10_000, postgres=10_000))
 def test_a_scrape_runs_the_same_statements_and_touches_no_more_rows_than_at_a_thousand_jobs(
     made, store, jobs
 ):

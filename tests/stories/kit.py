@@ -86,6 +86,15 @@ def process(pid: int) -> Seen | None:
     return None if state in "ZX" else Seen(pid, int(parent), state, tuple(command))
 
 
+def children_of(pid: int) -> list[Seen]:
+    """The processes that it has started and that run, as the kernel lists them for each of its threads."""
+    children: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children += task.read_text().split()
+    return [seen for child in children if (seen := process(int(child))) is not None]
+
+
 def processes() -> list[Seen]:
     """Everything that runs."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -105,10 +114,8 @@ class WorkerProcess:
         return self.popen.pid
 
     def children(self, role: str | None = None) -> list[Seen]:
-        """Working processes of this supervisor, found by their parent's id."""
-        found = [
-            one for one in processes() if one.parent == self.pid and "worker-child" in one.command
-        ]
+        """Working processes of this supervisor. They are asked for often: /proc as a whole is not looked through."""
+        found = [one for one in children_of(self.pid) if "worker-child" in one.command]
         return [one for one in found if role is None or one.role == role]
 
     def child(self, role: str = "main", *, within_s: float = 30.0) -> Seen:

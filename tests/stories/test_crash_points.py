@@ -23,7 +23,7 @@ pytestmark = pytest.mark.story
 
 RUNS = {"log left to grow": "live", "log moved after every commit": "live_moving"}
 OURS = {"StoreFull", "StoreUnavailable"}
-SAMPLE = 41  # of how many points the quick tests take one; odd, as writes come in pairs
+SAMPLE = 83  # of how many points the quick tests take one; odd, as writes come in pairs
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from perdure.app.worker.processes import _await_store, _opened_in_time, _Orders
+from perdure.app.worker.supervision import _await_store, _opened_in_time, _Orders
 from perdure.config import load
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable

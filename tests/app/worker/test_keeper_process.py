@@ -11,7 +11,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.app.session.opening import open_store
-from perdure.app.worker import keeper_process, processes
+from perdure.app.worker import keeper_process, supervision
 from perdure.app.worker.keeper_process import KeeperProcess
 from perdure.config import load
 from perdure.model.errors import StoreUnavailable
@@ -175,9 +175,9 @@ def test_once_it_is_up_a_keeper_speaks_where_its_host_does(url, capfd, monkeypat
 def test_a_supervisor_rests_at_a_pipe_whose_number_is_high(many_files):
     wake, rings = os.pipe()
     assert min(wake, rings) > 1024
-    processes._rest(wake, 0.0)
+    supervision._rest(wake, 0.0)
     os.write(rings, b"!")
-    processes._rest(wake, 60.0)
+    supervision._rest(wake, 60.0)
     with os.fdopen(wake, "rb") as line:
         assert not keeper_process._readable(line, 0.0)  # it was read
     os.close(rings)

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
 import perdure
@@ -63,6 +64,13 @@ def client(app) -> As:
         return TestClient(api, headers=headers, raise_server_exceptions=False)
 
     return speaking
+
+
+@pytest.fixture
+def portal() -> Iterator[BlockingPortal]:
+    """One event loop, as a server has it, for clients that ask hundreds of times: else each request makes its own."""
+    with start_blocking_portal() as one:
+        yield one
 
 
 def problem(answer: httpx.Response) -> str:

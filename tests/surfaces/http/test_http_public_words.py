@@ -111,7 +111,7 @@ async def events(app: perdure.App, after: str, count: int) -> str:
     return repr(found)
 
 
-def test_an_owner_reads_nothing_of_what_an_exception_says(app):
+def test_an_owner_reads_nothing_of_what_an_exception_says(app, portal):
     cursor = app._session.opened.reader.changes(None, limit=1).cursor
     pipes = [app.get_pipeline(name) for name in ("once", "later", "own")]
     jobs = [pipe.enqueue(how, owner="ann").id for pipe in pipes for how in HOWS]
@@ -126,6 +126,7 @@ def test_an_owner_reads_nothing_of_what_an_exception_says(app):
         )
     api = asgi(app, hosts=("testserver",))
     ann = TestClient(api, headers=bearer(app, "submit", "read", "operate"))
+    ann.portal = portal
     told = [*answers(ann, app, jobs, run), asyncio.run(events(app, cursor, 2 * len(jobs)))]
     assert [one[:300] for one in told if MARK in one.lower()] == []
     stories = [ann.get(f"/api/jobs/{id}").json() for id in jobs]

@@ -4,6 +4,7 @@ from typing import Any
 
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
+from perdure.model.errors import ConfigError
 from perdure.ports import Schema
 from perdure.stores import opening, urls
 from perdure.stores.opening import Opened
@@ -17,6 +18,15 @@ def settings_in_force(**given: Any) -> Config:
 def shown_url(url: str) -> str:
     """The URL of a store without its password."""
     return urls.shown_url(url)
+
+
+def is_default_store(url: str) -> bool:
+    """Whether a command that names no store finds this one."""
+    default = settings_in_force().store
+    try:
+        return urls.settled_url(url) == urls.settled_url(default)
+    except ConfigError:  # the default one is no store at all
+        return False
 
 
 def schema_of(url: str, *, create: bool = True) -> Schema:

@@ -7,8 +7,8 @@ and a feed of its own.
 import random
 import threading
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
 from perdure.app.session.opening import open_store
 from perdure.app.session.settings import Settings, load_settings
@@ -30,6 +30,9 @@ from perdure.rules.policy import Policy
 from perdure.rules.vocabulary import VOCABULARIES
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened, refusal_to_write
+
+if TYPE_CHECKING:  # most of what a session could need, and few make calls
+    from perdure.app.calling.calls import Calls
 
 
 class Session:
@@ -92,8 +95,10 @@ class Session:
             return self._opened
 
     @property
-    def calls(self) -> Calls:
+    def calls(self) -> "Calls":
         """What the calls of this process share."""
+        from perdure.app.calling.calls import Calls
+
         with self._opening:
             if self._calls is None or not self._calls.is_of_this_process:
                 config = self.settings.config

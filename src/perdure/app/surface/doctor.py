@@ -12,7 +12,7 @@ from perdure.app.session.opening import open_store
 from perdure.app.session.session import Session
 from perdure.app.session.settings import Settings, load_settings
 from perdure.app.surface.nested_retries import nested_retries
-from perdure.config import AT_ODDS, file_path, misspelt_variables
+from perdure.config import AT_ODDS, misspelt_variables, settings_file
 from perdure.engine.batch.runs import unfed_at
 from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.clock import SystemClock
@@ -62,7 +62,9 @@ def examine(
 
 def _settings(settings: Settings) -> Diagnosis:
     at_odds = [words(settings.config) for is_odd, words in AT_ODDS if is_odd(settings.config)]
-    return setup.settings_diagnosis(file_path(os.environ), at_odds, misspelt_variables(os.environ))
+    return setup.settings_diagnosis(
+        settings_file(os.environ), at_odds, misspelt_variables(os.environ)
+    )
 
 
 def _stages(session: Session, settings: Settings) -> Iterator[Diagnosis]:

@@ -9,14 +9,13 @@ from perdure.app.job_refs import JobRef, job_at
 from perdure.app.runs import Run
 from perdure.app.session.opening import open_store, settings_in_force
 from perdure.app.session.session import Session
-from perdure.app.surface.loading import load_session
 from perdure.engine.batch.report import Report
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import find_run, unfed_at, unfed_words
 from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.observe import Observers
 from perdure.engine.operate.eligible import RedrivePreview
-from perdure.model.errors import CallerError, ConfigError
+from perdure.model.errors import CallerError
 from perdure.stores import urls
 from perdure.stores.audit_checks import CHECKS
 from perdure.stores.sqlite.reader import AUDIT
@@ -26,7 +25,6 @@ __all__ = [
     "Report",
     "checks_of",
     "has_stopped",
-    "is_default_store",
     "job_of",
     "run_at",
     "session_at",
@@ -47,6 +45,8 @@ def session_at(
         with closing(Session(url, Observers(), open_store(url, create=create))) as session:
             yield session
         return
+    from perdure.app.surface.loading import load_session  # a look at a store needs no App
+
     found = load_session(app)
     if store is not None and urls.settled_url(store) != found.url:
         raise CallerError(
@@ -56,15 +56,6 @@ def session_at(
     with closing(found):
         open_store(found.url, create=False).close()  # refuses one that is not there
         yield found
-
-
-def is_default_store(url: str) -> bool:
-    """Whether a command that names no store finds this one."""
-    default = settings_in_force().store
-    try:
-        return urls.settled_url(url) == urls.settled_url(default)
-    except ConfigError:  # the default one is no store at all
-        return False
 
 
 def run_at(session: Session, named: str) -> Run:

@@ -4,7 +4,7 @@ SIGTERM or SIGINT, the supervisor's own end and a suspects' child that is idle a
 claims nothing more, lets stages finish within the grace, gives the rest back, which counts as nothing, and disconnects
 after the last write. A second order ends the grace. A supervisor passes its own signals on to its children and goes on
 beating for them (`engine/supervise/supervisor.py`); the signals themselves are taken in `Worker.main` and
-`app/worker/processes.py`.
+`app/worker/supervision.py`.
 
 How it begins anew: when a slot has been lost for as long as the grace, or all of them are, the process drains by itself
 and ends with a status that asks its supervisor for another one. Nothing is counted for it. A process that is not ours

@@ -11,9 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.app import App, shown_url
-from perdure.app.job_filters import known_kind
-from perdure.app.surface.store_session import is_default_store
+from perdure.app import shown_url
+from perdure.app.session.opening import is_default_store
 from perdure.model.errors import CallerError, ConfigError
 from perdure.model.limits import PAGE_ROWS_MAX
 
@@ -72,11 +71,14 @@ def for_app(store: str | None) -> None:
 
 def check_app_store(reference: str, url: str, store: str | None) -> None:
     """Refuse a store that was typed where the app names another; commands that are printed name the app's."""
-    if store is not None and App(store).url != url:
-        raise ConfigError(
-            f"{reference} keeps its jobs in {shown_url(url)}, by its own word; leave --store out, "
-            "or let the app name no store"
-        )
+    if store is not None:
+        from perdure.app import App
+
+        if App(store).url != url:
+            raise ConfigError(
+                f"{reference} keeps its jobs in {shown_url(url)}, by its own word; leave --store out, "
+                "or let the app name no store"
+            )
     act_on(url)
 
 
@@ -118,6 +120,8 @@ def kind_budget(text: str) -> tuple[str, float]:
         raise CallerError(
             f"--kind-budget is {text!r}; write KIND=SHARE with a share from 0 to 1, as in timeout=0.05"
         )
+    from perdure.app.job_filters import known_kind
+
     return known_kind(f"--kind-budget {text!r}", kind.strip()), share
 
 

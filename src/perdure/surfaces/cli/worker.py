@@ -6,21 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from perdure.app import (
-    check_served,
-    check_times,
-    lanes_served,
-    load_session,
-    settings_in_force,
-    supervise,
-    work,
-)
-from perdure.app.session.metrics import check_metrics_extra
-from perdure.app.session.session import Session
+from perdure.app import check_served, check_times, lanes_served, settings_in_force, supervise
 from perdure.app.session.settings import Settings, SettledValue
 from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
@@ -32,6 +23,9 @@ from perdure.surfaces.cli.options import (
     for_app,
     with_options,
 )
+
+if TYPE_CHECKING:
+    from perdure.app.session.session import Session
 
 _SERVED = (
     click.option(
@@ -115,6 +109,8 @@ def worker(
     config = Settings(described.settled).with_given(given, given_as="option").config
     check_times(config)
     if config.metrics_port is not None:
+        from perdure.app.session.metrics import check_metrics_extra
+
         check_metrics_extra("--metrics-port")
     check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
@@ -195,6 +191,8 @@ def worker_child(
     **tuning: object,
 ) -> None:
     """Be one working process of a supervisor."""
+    from perdure.app import work  # the app and all it works with, which no supervisor needs
+
     session = _session_or_end(app)
     status = work(
         session,
@@ -214,8 +212,10 @@ def _numbers(figures: str) -> tuple[int, int]:
     return int(file), int(piece)
 
 
-def _session_or_end(app: str) -> Session:
+def _session_or_end(app: str) -> "Session":
     """The app's session; a module that has broken since the supervisor began may be mended: then it tries again."""
+    from perdure.app import load_session
+
     try:
         return load_session(app)
     except AppNotFound as error:
@@ -233,7 +233,7 @@ class Described(msgspec.Struct, frozen=True):
     settled: dict[str, SettledValue]
 
 
-def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
+def description(session: "Session", more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
     return msgspec.json.encode(
         Described(session.url, (*session.lanes, *more), session.settings.ours)
@@ -244,6 +244,8 @@ def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
 @click.argument("app")
 def describe(app: str) -> None:
     """Say where an app keeps its jobs; run in a process of its own by the supervisor."""
+    from perdure.app import load_session
+
     session = load_session(app)
     session.check_writable()
     answer = description(session).decode()
