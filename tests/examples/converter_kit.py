@@ -195,6 +195,8 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it and all of its processes at once, as a machine does that loses its power."""
+        if self._popen.poll() is not None:
+            return  # its number may be somebody else's by now
         for pid in self.pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
