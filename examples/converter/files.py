@@ -71,6 +71,16 @@ FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id
 WHERE f.owner = %(owner)s AND f.deleted_at IS NULL
 """
 
+# Close what has been kept for long enough: of everybody, or one file of one owner.
+EXPIRE = """
+UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(), changed_at = now()
+FROM perdure_converter_jobs AS j
+WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL
+    AND j.status IN ('complete', 'failed', 'cancelled') AND j.updated_at < now() - make_interval(secs => %(kept_s)s)
+    AND (%(owner)s::text IS NULL OR (f.owner = %(owner)s AND f.sha256 = %(sha256)s))
+RETURNING f.upload
+"""
+
 
 class Listed(NamedTuple):
     """Files newest first, how many of all are in work, how many there are, and from when to ask the next time."""
@@ -122,6 +132,7 @@ class Files:
         try:
             sha256, size = _copy(file, draft)
             with self.transaction() as cx:
+                self._expire(cx, owner, sha256)  # nobody may have swept it yet
                 row = cx.execute(
                     "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
                     " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
@@ -195,27 +206,28 @@ class Files:
         return content
 
     def sweep(self) -> dict[str, int]:
-        """Expire what has been kept for long enough, and remove files that no row answers for."""
-        # Files go first: if we die before the commit, the next sweep finds the rows again.
+        """Expire what has been kept for long enough, and remove rows and files that nothing answers for."""
         with self.transaction() as cx:
             make_table(cx)
-            expired = cx.execute(
-                "UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(),"
-                " changed_at = now() FROM perdure_converter_jobs AS j"
-                " WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL"
-                " AND j.status IN ('complete', 'failed', 'cancelled')"
-                " AND j.updated_at < now() - make_interval(secs => %s) RETURNING f.upload",
-                (self._settings.results_kept_s,),
-            ).fetchall()
-            for row in expired:
-                self._remove(row["upload"])
+            expired = self._expire(cx)
+            cx.execute(  # Perdure has pruned the job
+                "DELETE FROM converter_files AS f WHERE f.closed_at < now() - interval '1 day'"
+                " AND NOT EXISTS (SELECT 1 FROM perdure_converter_jobs AS j WHERE j.id = f.job_id)"
+            )
             kept = cx.execute(
                 "SELECT upload FROM converter_files WHERE expired_at IS NULL AND deleted_at IS NULL"
             ).fetchall()
-        return {
-            "expired": len(expired),
-            "strays": self._remove_strays({row["upload"] for row in kept}),
-        }
+        return {"expired": expired, "strays": self._remove_strays({row["upload"] for row in kept})}
+
+    def _expire(
+        self, cx: psycopg.Connection[dict[str, Any]], owner: str | None = None, sha256: str = ""
+    ) -> int:
+        """Files go before the commit: if we die in between, the rows are found again."""
+        asked = {"kept_s": self._settings.results_kept_s, "owner": owner, "sha256": sha256}
+        expired = cx.execute(EXPIRE, asked).fetchall()
+        for row in expired:
+            self._remove(row["upload"])
+        return len(expired)
 
     def _remove(self, upload: str) -> None:
         self.source(upload).unlink(missing_ok=True)

@@ -53,8 +53,9 @@ def quiet(quiet_converter) -> Trial:
 
 @pytest.fixture
 def converter(shared_converter) -> Iterator[Trial]:
-    """The one with a worker, its gateway well before and after."""
+    """The one with a worker, its gateway well, and no file left in work by another test."""
     shared_converter.order()
+    shared_converter.converter.app.jobs.cancel(pipeline="conversions", reason="another test begins")
     yield shared_converter
     shared_converter.order()
 

@@ -352,17 +352,28 @@ def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_tria
             )
         two_hours_ago = stray.stat().st_mtime - 7_200
         os.utime(stray, (two_hours_ago, two_hours_ago))
-        # By the clock, before anybody has swept; then by the sweep, which a schedule makes a job.
-        assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
-        swept = trial.converter.sweeps.enqueue(None).result(wait_s=FAR_S)
-        assert swept == {"expired": 2, "strays": 1}
-        assert kept(trial, upload) == []
+        # By the clock, before anybody has swept.
         assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
         assert error_in(ann.post(f"/api/jobs/{broken}/retry")) == (404, "EXPIRED")
-        assert all(job["expired"] and not job["retryable"] for job in ann.jobs().values())
         again = converted(trial, ann, "old")
         assert again != done
         assert ann.get(f"/api/jobs/{again}/download").status_code == 200
+        assert kept(trial, upload) == []
+        # By the sweep, which a schedule makes a job.
+        swept = trial.converter.sweeps.enqueue(None).result(wait_s=FAR_S)
+        assert swept == {"expired": 1, "strays": 1}
+        assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
+        assert error_in(ann.post(f"/api/jobs/{broken}/retry")) == (404, "EXPIRED")
+        told = ann.jobs()
+        assert {one for one in told if told[one]["expired"]} == {done, broken}
+        assert not told[broken]["retryable"]
+        with psycopg.connect(trial.settings.database_url) as cx:  # a month later, its job is pruned
+            cx.execute("UPDATE converter_files SET closed_at = closed_at - interval '40 days'")
+            cx.execute(
+                "UPDATE converter_files SET job_id = gen_random_uuid() WHERE job_id = %s", (done,)
+            )
+        trial.converter.files.sweep()
+        assert rows(trial, "SELECT count(*) FROM converter_files") == [(2,)]
 
 
 def test_a_result_whose_file_is_gone_has_expired(converter):
