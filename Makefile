@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo example-converter screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
+.PHONY: help setup parts parts-long demo example-converter example-reports screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -25,8 +25,8 @@ $(STAMP): pyproject.toml requirements/dev.txt
 parts: ## what no wheel has and the tests need: chromium, pgbouncer, strace (as root, with apt-get)
 	@sh tools/parts.sh chromium pgbouncer strace
 
-parts-long: ## the same for the long tests: PostgreSQL 15 too
-	@sh tools/parts.sh chromium pgbouncer strace postgresql-15
+parts-long: ## the same for the long tests: PostgreSQL 15 and Prometheus, too
+	@sh tools/parts.sh chromium pgbouncer strace postgresql-15 prometheus
 
 demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 	@$(BIN)/perdure demo
@@ -38,6 +38,10 @@ example-converter: $(STAMP) ## PDF to XML behind a gateway that fails: every par
 screenshots: $(STAMP) ## photograph the pages of the examples in a real browser
 	@sh tools/parts.sh chromium
 	@PYTHONPATH="$$PWD" $(BIN)/python tools/screenshots.py
+
+example-reports: $(STAMP) ## report jobs on real parts (S3, a model, PostgreSQL), then the same under faults
+	@$(BIN)/python examples/reports/demo.py
+	@$(BIN)/python examples/reports/demo.py --faults
 
 test: lint parts ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long" --durations 20

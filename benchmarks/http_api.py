@@ -1,7 +1,8 @@
-"""What the HTTP API costs: creates beside a bare handler, a mixed load, listeners to events, and what time tells of an id.
+"""What the HTTP API costs: creates beside a bare handler, a mixed load, listeners, what time tells of an id, and growth.
 
 The aims: under load no error of the server but shedding, memory that does not grow, books that balance; 200 listeners for
-no more reads of the store than one; and nobody can tell another's job from one that never was by the time to the answer.
+no more reads of the store than one; nobody can tell another's job from one that never was by the time to the answer; and
+among a million jobs no list, show, group or stats answer takes more than twice as long as among a thousand.
 
     PYTHONPATH=. python benchmarks/http_api.py [--quick] [--json FILE] [--store SCHEME] [--only WHAT]
 """
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving import measures
+from benchmarks.serving import answers, measures
 from benchmarks.serving.measures import Sizes
 from benchmarks.stores import report
 from benchmarks.stores.places import SETTINGS, Places, versions
@@ -26,13 +27,16 @@ MEASURES = {
     "load": measures.load,
     "listeners": measures.listeners,
     "telling": measures.telling,
+    "answers": answers.answers,
 }
 QUICK = Sizes(
-    creates=40, rounds=1, load_s=1.0, listen_s=0.5, calm_s=0.5, listeners=5, tries=40, lines=4
-)
+    creates=40, rounds=1, load_s=1.0, listen_s=0.5, calm_s=0.5, listeners=5, tries=40, lines=4,
+    crowds=(1_000, 2_000), answers=3,
+)  # fmt: skip
 GROWTH_MAX = 1.1
 READS_MAX = 1.5
 AREA_OFF_MAX = 0.05
+SLOWER_MAX = 2.0
 
 
 def main() -> None:
@@ -95,7 +99,22 @@ def told(scheme: str, found: dict[str, Any]) -> str:
             f"known from unknown ids by time: area {telling['auc']:.3f} of {telling['tries']:,} tries; "
             f"aim 0.5 ± {AREA_OFF_MAX:g}: {_verdict(off <= AREA_OFF_MAX)}"
         )
+    if found.get("answers"):
+        lines += _answers_told(found["answers"])
     return "\n".join(lines) + "\n"
+
+
+def _answers_told(found: dict[str, dict[str, float]]) -> list[str]:
+    """A line for each answer, and how many are within what is aimed at."""
+    lines, slow = [], 0
+    for path, p95 in found.items():
+        (few, before), (many, after) = p95.items()
+        slow += after > SLOWER_MAX * before
+        lines.append(
+            f"  {path}: p95 {before:.2f} ms at {int(few):,} jobs, {after:.2f} at {int(many):,}: {after / before:.2f} x"
+        )
+    verdict = f"answers: {len(found) - slow} of {len(found)} within {SLOWER_MAX:g} x; aim all: {_verdict(slow == 0)}"
+    return [verdict, *lines]
 
 
 def _verdict(met: bool) -> str:

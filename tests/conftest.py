@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
@@ -16,6 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.servers.pgbouncer import Bouncer
     from tests.servers.postgres import Server
+    from tests.servers.s3 import S3Server
 
 # A shell that runs us in the background ignores SIGINT for us and for every process we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -50,7 +52,14 @@ def missing() -> Callable[[str], NoReturn]:
     return leave
 
 
-JOINED = pytest.StashKey["Server"]()
+# Held beyond the last test that we know of: another process of the run may need them yet.
+JOINED = pytest.StashKey["list[Server | S3Server]"]()
+
+
+def run_folder(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of a run of tests share."""
+    own = factory.getbasetemp()
+    return own.parent if hasattr(request.config, "workerinput") else own
 
 
 @pytest.fixture(scope="session")
@@ -65,14 +74,28 @@ def postgres(
     """
     from tests.servers import programs, shared
 
-    own = tmp_path_factory.getbasetemp()
-    run = own.parent if hasattr(request.config, "workerinput") else own
     try:
-        server = shared.join(run, programs.wanted_version())
+        server = shared.join(run_folder(request, tmp_path_factory), programs.wanted_version())
     except programs.MissingPart as part:
         missing(str(part))
-    # Held beyond the last test that we know of: another process of the run may need it yet.
-    request.config.stash[JOINED] = server
+    request.config.stash.setdefault(JOINED, []).append(server)
+    return server
+
+
+@pytest.fixture(scope="session")
+def s3(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    missing: Callable[[str], NoReturn],
+) -> "S3Server":
+    """A real S3 server, one for the whole run; a bucket is made by the first object that is put into it."""
+    from tests.servers import programs, shared
+
+    try:
+        server = shared.join_s3(run_folder(request, tmp_path_factory))
+    except programs.MissingPart as part:
+        missing(str(part))
+    request.config.stash.setdefault(JOINED, []).append(server)
     return server
 
 
@@ -118,13 +141,13 @@ def bouncer(postgres: "Server", missing: Callable[[str], NoReturn]) -> "Iterator
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave the run's server. When its first process ends no worker is left: see it removed."""
-    if JOINED in config.stash:
-        config.stash[JOINED].leave()
+    """Leave the run's servers. When its first process ends no worker is left: see them removed."""
+    for server in config.stash.get(JOINED, []):
+        server.leave()
     run = getattr(getattr(config, "_tmp_path_factory", None), "_basetemp", None)
     if run is None or hasattr(config, "workerinput"):
         return
-    if any(run.glob("postgres-*")):
+    if any(run.glob("postgres-*")) or any(run.glob("s3-server")):
         from tests.servers import shared
 
         shared.wait_for_end(run)

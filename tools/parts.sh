@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what the tests need and no wheel has: sh tools/parts.sh pgbouncer strace postgresql-15
+# Install what the tests need and no wheel has: sh tools/parts.sh pgbouncer strace postgresql-15 prometheus
 #
 # A part that is there is left alone, and then nothing is asked of the network. Where this may not install
 # (no root, no apt-get) or cannot, it says what to do and goes on: a test without its part is skipped with
@@ -66,9 +66,11 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     keep_quiet "$wanted"
     # shellcheck disable=SC2086  # a list of words
     install_all $wanted || true
-    case $wanted in
-        *pgbouncer*) if command -v systemctl >/dev/null 2>&1; then systemctl --quiet disable pgbouncer 2>/dev/null || true; fi ;;
-    esac
+    for service in pgbouncer prometheus; do
+        case $wanted in
+            *$service*) if command -v systemctl >/dev/null 2>&1; then systemctl --quiet disable "$service" 2>/dev/null || true; fi ;;
+        esac
+    done
     wanted=$(absent "$@")
 fi
 if [ -n "$wanted" ]; then

@@ -15,6 +15,7 @@ if str(ROOT) not in sys.path:  # run as a script, only its own folder is there
 from tools.pages.events import events_page  # noqa: E402
 from tools.pages.http import http_page  # noqa: E402
 from tools.pages.judgement import kinds_page, presets_page  # noqa: E402
+from tools.pages.metrics import metrics_page  # noqa: E402
 from tools.pages.model import errors_page, limits_page, states_page  # noqa: E402
 from tools.pages.python import python_page  # noqa: E402
 from tools.pages.schema import schema_page  # noqa: E402
@@ -30,6 +31,7 @@ PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "http.md": ("surfaces/http", http_page),
     "kinds.md": ("model/kinds.py", kinds_page),
     "limits.md": ("model/limits.py", limits_page),
+    "metrics.md": ("model/metrics.py", metrics_page),
     "presets.md": ("rules/presets", presets_page),
     "python.md": ("perdure/__init__.py and tools/pages/examples", python_page),
     "schema.md": ("stores/sqlite/migrations", schema_page),

@@ -30,6 +30,8 @@ class Sizes(Struct, frozen=True):
     calm_s: float = 11.0  # PostgreSQL tells what an idle connection has done after ten
     tries: int = 5_000
     lines: int = 16
+    crowds: tuple[int, int] = (1_000, 1_000_000)
+    answers: int = 400
 
 
 def creates(places: Places, scheme: str, sizes: Sizes) -> dict[str, Any]:

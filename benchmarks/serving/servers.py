@@ -68,25 +68,27 @@ def running(command: Sequence[str], url: str, log: Path) -> Iterator["subprocess
 
 
 @contextmanager
-def serving(command: Sequence[str], url: str, folder: Path) -> Iterator[ServerProcess]:
+def serving(
+    command: Sequence[str], url: str, folder: Path, log: str = "server.log"
+) -> Iterator[ServerProcess]:
     """A server, from when it listens until the end of the block."""
-    log = folder / "server.log"
-    with running(command, url, log) as process:
+    said = folder / log
+    with running(command, url, said) as process:
         give_up_at = time.monotonic() + START_S_MAX
-        while not (found := re.search(r"127\.0\.0\.1:(\d+)/api", log.read_text())):
+        while not (found := re.search(r"127\.0\.0\.1:(\d+)/api", said.read_text())):
             if process.poll() is not None or time.monotonic() > give_up_at:
-                raise SystemExit(f"the server did not come up:\n{log.read_text()[-2000:]}")
+                raise SystemExit(f"the server did not come up:\n{said.read_text()[-2000:]}")
             time.sleep(0.02)
         yield ServerProcess(process.pid, int(found[1]))
 
 
-def token(app: App, owner: str) -> str:
-    """A token of that owner, who may submit and read."""
+def token(app: App, owner: str, scopes: Sequence[str] = ("submit", "read")) -> str:
+    """A token of that owner, who may submit and read, or of other scopes."""
     made, _ = create_token(
         app._session,
-        name=owner,
+        name=owner or "everybody",
         owner=owner,
-        scopes=["submit", "read"],
+        scopes=scopes,
         expires=None,
         deed=Deed("bench", ""),
     )

@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from perdure.app.dead_letters import DeadLetters, Redrive
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
+    from perdure.app.session.settings import Alias, Settings, load_settings
     from perdure.engine.attempt.context import Context
     from perdure.engine.batch.report import Report
     from perdure.engine.enqueue import Item
@@ -54,7 +55,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.runs import RunStatus, RunView
     from perdure.model.signals import Cancel, Snooze, Succeeded
     from perdure.model.states import FailedReason, State
-    from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView
+    from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView, Stats
     from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
     from perdure.rules.gate.gate import GateSettings, basic_gate
     from perdure.rules.gate.pace_settings import PaceSettings
@@ -62,6 +63,7 @@ if _typing.TYPE_CHECKING:
     from perdure.rules.matchers import Match
     from perdure.rules.policy import Action, HintMode, Hints, Policy, Profile, Rule, Scope
     from perdure.rules.vocabulary import Vocabulary
+    from perdure.setting_values import Setting
 else:  # a type checker that saw this would take every name for one of ours
 
     def __getattr__(name: str) -> object:
@@ -84,6 +86,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "Alias",
     "AnswerError",
     "App",
     "AppNotFound",
@@ -145,10 +148,13 @@ __all__ = [
     "RunView",
     "SchemaMismatch",
     "Scope",
+    "Setting",
+    "Settings",
     "Snooze",
     "Spread",
     "StageError",
     "State",
+    "Stats",
     "StoreBusy",
     "StoreDamaged",
     "StoreDenied",
@@ -162,6 +168,7 @@ __all__ = [
     "WindowSettings",
     "WorkerDead",
     "basic_gate",
+    "load_settings",
 ]
 
 # Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
@@ -170,6 +177,7 @@ _NAMES = {
     "perdure.app.dead_letters": "DeadLetters Redrive",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
+    "perdure.app.session.settings": "Alias Settings load_settings",
     "perdure.engine.attempt.context": "Context",
     "perdure.engine.batch.report": "Report",
     "perdure.engine.enqueue": "Item",
@@ -188,7 +196,7 @@ _NAMES = {
     "perdure.model.runs": "RunStatus RunView",
     "perdure.model.signals": "Cancel Snooze Succeeded",
     "perdure.model.states": "FailedReason State",
-    "perdure.model.views": "AttemptView CaptureView DeadGroup JobView",
+    "perdure.model.views": "AttemptView CaptureView DeadGroup JobView Stats",
     "perdure.rules.backoff": "Backoff Curve Jitter Spread",
     "perdure.rules.gate.gate": "GateSettings basic_gate",
     "perdure.rules.gate.pace_settings": "PaceSettings",
@@ -196,5 +204,6 @@ _NAMES = {
     "perdure.rules.matchers": "Match",
     "perdure.rules.policy": "Action HintMode Hints Policy Profile Rule Scope",
     "perdure.rules.vocabulary": "Vocabulary",
+    "perdure.setting_values": "Setting",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

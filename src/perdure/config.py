@@ -1,40 +1,38 @@
-"""One table of settings: name, type, default, unit, help, secret. Environment beats default."""
+"""One table of settings: name, type, default, unit, help, secret; and the order in which their values are looked for.
+
+The default is beaten by the settings file, that by the environment, and that by what is given in code or typed as an
+option. An application may have names of its own for settings, in a file and in the environment (`app/session/settings.py`); on
+each of these two levels our own name beats the application's. Every value that is found is checked, also one that
+another beats, and all mistakes are told at once.
+"""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from msgspec import Struct
+
 from perdure.model.errors import ConfigError, UnknownName
 from perdure.model.limits import PROCESSES_MAX, TIMEOUT_S_MAX
+from perdure.setting_values import (
+    ALIKE_MIN,
+    FILE_VARIABLE,
+    RawValue,
+    Setting,
+    SettingOrigin,
+    SettledValue,
+    overlay,
+    read_file,
+    unknown_key,
+)
+
+FILE = "perdure.toml"
 
 _PREFIX = "PERDURE_"
-_ALIKE_MIN = 0.65  # STORE_URI is meant for STORE (0.71), SEED is not (0.44)
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting; its environment variable is PERDURE_ and its name in capitals."""
-
-    name: str
-    type: type
-    default: Any
-    unit: str
-    help: str
-    least: float | None = None
-    most: float | None = None
-    secret: bool = False
-    choices: tuple[str, ...] = ()
-    none: str = ""  # the word that means None, where that is allowed
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return f"{_PREFIX}{self.name.upper()}"
-
-
-SETTINGS: tuple[Setting, ...] = (
+SETTINGS: tuple[Setting[Any], ...] = (
     Setting("store", str, "sqlite:///perdure.db", "URL", "Where jobs are kept.", secret=True),
     Setting(
         "connections", int, 8, "connections", "Most of them to a PostgreSQL store in a process.", 1
@@ -134,6 +132,39 @@ SETTINGS: tuple[Setting, ...] = (
         "Least severe log level that is written.",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     ),
+    Setting(
+        "metrics_port",
+        int,
+        None,
+        "port",
+        "Where `perdure worker` offers metrics to Prometheus; 0 takes a free one, which the log tells. The worker of a "
+        "`perdure run` offers none.",
+        0,
+        65_535,
+        none="off",
+    ),
+    Setting(
+        "metrics_host",
+        str,
+        "127.0.0.1",
+        "",
+        "The address at which it does; whoever reaches it may read.",
+    ),
+    Setting(
+        "serve_host",
+        str,
+        "127.0.0.1",
+        "",
+        "The address at which `perdure serve` listens. One that other machines reach needs a token in the store.",
+    ),
+    Setting(
+        "aliases",
+        str,
+        "",
+        "",
+        "Second names for fields in the JSON of commands, the HTTP API and the log: those of a vocabulary, as in gateway, "
+        "or name=alias, with commas between. Where an app is loaded, the vocabularies of its policies give theirs as well.",
+    ),
 )
 
 
@@ -159,6 +190,10 @@ class Config:
     retain_changes_s: float
     log_format: str
     log_level: str
+    metrics_port: int | None
+    metrics_host: str
+    serve_host: str
+    aliases: str
 
     @property
     def keeps_tracebacks(self) -> bool:
@@ -166,55 +201,104 @@ class Config:
         return self.capture_tracebacks == "on"
 
 
+def variable_of(setting: Setting[Any]) -> str:
+    """The environment variable of one of our settings."""
+    return f"{_PREFIX}{setting.name.upper()}"
+
+
+class Aliased(Struct, frozen=True):
+    """What an application brings: settings of its own, and values found under its own names, by setting."""
+
+    own: tuple[Setting[Any], ...] = ()
+    in_file: Mapping[str, RawValue] = {}
+    in_environment: Mapping[str, RawValue] = {}
+    mistakes: tuple[str, ...] = ()
+
+
 def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Config:
-    """The settings in force: what is given beats the environment, which beats the default."""
+    """The settings in force: what is given beats the environment, which beats the file, which beats the default."""
+    return config_of(settle(os.environ if environment is None else environment, given))
+
+
+def config_of(settled: Mapping[str, SettledValue]) -> Config:
+    """The settings in force as the engine's parts take them."""
+    return Config(**{one.name: settled[one.name].value for one in SETTINGS})  # type: ignore[arg-type]
+
+
+def settle(
+    environment: Mapping[str, str],
+    given: Mapping[str, Any],
+    aliased: Aliased | None = None,
+) -> dict[str, SettledValue]:
+    """Every setting with its value and where that comes from; raises for all that is wrong together."""
+    aliased = aliased or Aliased()
+    mistakes = list(aliased.mistakes)
+    in_file = _values_of_file(environment, mistakes)
+    in_environment = {
+        one.name: RawValue(environment[name], SettingOrigin("variable", name))
+        for one in SETTINGS
+        if (name := variable_of(one)) in environment
+    }
+    found = (aliased.in_file, in_file, aliased.in_environment, in_environment)
+    settled = {name: SettledValue(one.default) for name, one in table_with(aliased.own).items()}
+    layers = (*found, given_values(given, "argument"))
+    return overlay(settled, layers, table_with(aliased.own), mistakes=mistakes)
+
+
+def table_with(own: Sequence[Setting[Any]] = ()) -> dict[str, Setting[Any]]:
+    """Every setting by its name, those of an application after ours."""
+    return {one.name: one for one in (*SETTINGS, *own)}
+
+
+def given_values(given: Mapping[str, Any], given_as: str) -> dict[str, RawValue]:
+    """What is given in code or typed, by setting; None is nothing given."""
     known = [setting.name for setting in SETTINGS]
     for name in given:
         if name not in known:
             raise UnknownName(f"there is no setting {name!r}; there are: {', '.join(known)}")
-    source = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    for setting in SETTINGS:
-        if given.get(setting.name) is not None:
-            values[setting.name] = _check(setting, given[setting.name], setting.name)
-        elif setting.variable in source:
-            values[setting.name] = _check(setting, source[setting.variable], setting.variable)
-        else:
-            values[setting.name] = setting.default
-    return Config(**values)
+    return {
+        name: RawValue(value, SettingOrigin(given_as, name))
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+# -- the file --------------------------------------------------------------------------------
+
+
+def file_path(environment: Mapping[str, str]) -> str | None:
+    """The settings file that is read: the one that is named, else the one in the working folder, if it is there."""
+    named = environment.get(FILE_VARIABLE)
+    if named is not None:
+        return named or None
+    return FILE if os.path.lexists(FILE) else None
+
+
+def _values_of_file(environment: Mapping[str, str], mistakes: list[str]) -> dict[str, RawValue]:
+    path = file_path(environment)
+    if path is None:
+        return {}
+    content = read_file(path)
+    known = [one.name for one in SETTINGS]
+    mistakes += [unknown_key(name, path, known) for name in content if name not in known]
+    return {
+        name: RawValue(value, SettingOrigin("file", name, path))
+        for name, value in content.items()
+        if name in known
+    }
 
 
 def misspelt_variables(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     """Variables that set nothing and look like ones that do, each with the one that was probably meant."""
-    known = {setting.name.upper(): setting.variable for setting in SETTINGS}
+    names = (FILE_VARIABLE, *(variable_of(setting) for setting in SETTINGS))
+    known = {name.removeprefix(_PREFIX): name for name in names}
     found = []
     for name in sorted(environment):
         word = name.removeprefix(_PREFIX)
-        close = get_close_matches(word, known, n=1, cutoff=_ALIKE_MIN)
+        close = get_close_matches(word, known, n=1, cutoff=ALIKE_MIN)
         if name.startswith(_PREFIX) and word not in known and close:
             found.append((name, known[close[0]]))
     return found
-
-
-def _check(setting: Setting, raw: Any, origin: str) -> Any:
-    if setting.none and str(raw).lower() == setting.none:
-        return None
-    try:
-        value = setting.type(raw)
-    except ValueError:
-        word = f", or {setting.none}" if setting.none else ""
-        raise ConfigError(
-            f"{origin} is {raw!r}; it must be of type {setting.type.__name__}{word}"
-        ) from None
-    if setting.choices:
-        value = next((one for one in setting.choices if one.lower() == str(value).lower()), None)
-        if value is None:
-            raise ConfigError(f"{origin} is {raw!r}; one of: {', '.join(setting.choices)}")
-    if setting.least is not None and not setting.least <= value < float("inf"):
-        raise ConfigError(f"{origin} is {raw!r}; it must be at least {setting.least:g}")
-    if setting.most is not None and value > setting.most:
-        raise ConfigError(f"{origin} is {raw!r}; it must be at most {setting.most:g}")
-    return value
 
 
 # Settings of a worker that are at odds: when they are, and what to change. What follows from others by arithmetic, such as

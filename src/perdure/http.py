@@ -19,12 +19,15 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from None
 
+from starlette.requests import Request
+
 from perdure.app import App
+from perdure.app.surface import access
 from perdure.model.access import AccessScope, Principal
 from perdure.surfaces.http.asgi import LOOPBACK, FindPrincipal, api_of
 from perdure.surfaces.http.limits import OPEN_JOBS_PER_OWNER, HttpLimits
 
-__all__ = ["AccessScope", "Principal", "asgi"]
+__all__ = ["AccessScope", "Principal", "asgi", "principal_of"]
 
 
 def asgi(
@@ -55,3 +58,14 @@ def asgi(
         streams_max=streams_max,
     )
     return api_of(app._session, principal=principal, hosts=hosts, limits=limits)
+
+
+def principal_of(app: App, request: Request) -> Principal | None:
+    """Whom the bearer token of a request speaks for, by the tokens of ``perdure token``; None where it brings no good one.
+
+    For endpoints of your own beside the API. It asks the store, so on an event loop call it in a thread.
+    """
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    return access.principal_of(app._session, text.strip())

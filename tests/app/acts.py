@@ -16,6 +16,16 @@ def ends(item):
     os._exit(7)
 
 
+def ends_at_first(item):
+    """Ends its process so many times, and then returns."""
+    times, file = item
+    seen = Path(file).read_text() if Path(file).exists() else ""
+    Path(file).write_text(seen + "x")
+    if len(seen) < times:
+        os._exit(9)
+    return len(seen) + 1
+
+
 def writes_and_waits(item):
     Path(item).write_text(str(os.getpid()))
     time.sleep(600)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure import StageError, checks
+from perdure import App, StageError, checks
 from perdure.model.errors import UnknownName
 from perdure.model.limits import CAPTURE_BYTES_MAX
 from perdure.model.nouns import replace
@@ -107,11 +107,11 @@ def test_a_stage_in_a_process_of_its_own_has_them_too(app):
     with app.working():
         refs = {how: pipe.enqueue(how) for how in ("return", "unfit", "die")}
         for ref in refs.values():
-            until(lambda ref=ref: tokens(app, ref) != [], "its attempt has ended")
+            ref.wait(wait_s=120)
     kept = {how: [found[1:] for found in contents(app, ref)] for how, ref in refs.items()}
     assert kept["return"] == [("raw", b"taken")]
     assert kept["unfit"] == [("raw", b"taken"), ("invalid_output", b"\xff{")]
-    assert kept["die"] == [("raw", b"taken")]
+    assert kept["die"] == [("raw", b"taken")] * 3, "each of its crashes"
 
 
 @pytest.mark.parametrize("process", [False, True])
@@ -248,7 +248,10 @@ def test_the_setting_says_for_how_long(app, monkeypatch, setting, kept):
     assert kept_for(ref) == kept
     if setting is not None:
         monkeypatch.setenv("PERDURE_CAPTURE_KEPT_S", str(setting))
-    assert kept_for(pipe.call("return").job) == kept
+    later = App(app.url)  # settings are read when an app is made
+    called = later.pipeline("p", later.stage(acts.takes)).call("return")
+    assert kept_for(called.job) == kept
+    later.close()
 
 
 def test_a_worker_lets_go_of_what_has_been_kept_for_long_enough(app):

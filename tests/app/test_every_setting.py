@@ -6,26 +6,31 @@ length of time, time is pushed.
 
 import logging
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from perdure import App
 from perdure.app import open_store as open_configured
 from perdure.app.worker import parts as upkeep_module, processes
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import EmbeddedWorker
+from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
 from perdure.engine.worker.worker import Worker
-from perdure.model.errors import CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
+from perdure.model.errors import CallerError, CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
-from perdure.observers.log import log, write_logs
+from perdure.observers.log import flush_logs, log, write_logs
 from perdure.stores.opening import open_store
+from perdure.surfaces.cli.serve import serve
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.attempt_ends import failure, success
 from perdure.testing.store_contract.fresh_store import DEED, target
@@ -225,10 +230,43 @@ def what_is_logged(ground: Ground) -> object:
     try:
         write_logs(form=ground.config.log_format, level=ground.config.log_level)
         logging.getLogger("perdure").info("a word")
+        flush_logs()
         text = ground.capsys.readouterr().err
         return text.count("a word"), text.startswith("{")
     finally:
         log.handlers[:], log.level, log.propagate = before
+
+
+def where_a_server_listens(ground: Ground) -> object:
+    """Said by a refusal: its port is taken, or it is reached from elsewhere and the store has no token."""
+    (ground.folder / "listening.py").write_text(
+        "import perdure\napp = perdure.App('sqlite:///work.db')\n"
+    )
+    ground.monkeypatch.delitem(sys.modules, "listening", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = CliRunner().invoke(serve, ["listening:app", "--port", port])
+    assert isinstance(done.exception, CallerError)
+    return "has no token" in str(done.exception)
+
+
+def second_names(ground: Ground) -> object:
+    with ground.opened() as app:
+        return dict(app._session.aliases_of("p"))
+
+
+def has_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", ground.config)
+    if port is not None:
+        port.close()
+    return port is None
+
+
+def host_of_port(ground: Ground) -> object:
+    port = metrics_port_of("sqlite:///work.db", replace(ground.config, metrics_port=0))
+    assert port is not None
+    with closing(port):
+        return port.address.rpartition(":")[0]
 
 
 WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
@@ -250,6 +288,10 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
     "retain_changes_s": ("60", "7200", what_is_left_of_the_feed),
     "log_format": ("text", "json", what_is_logged),
     "log_level": ("INFO", "ERROR", what_is_logged),
+    "metrics_port": ("off", "0", has_port),
+    "metrics_host": ("127.0.0.1", "127.0.0.2", host_of_port),
+    "serve_host": ("127.0.0.1", "0.0.0.0", where_a_server_listens),
+    "aliases": ("gateway", "attempts=tries", second_names),
 }
 
 

@@ -267,7 +267,11 @@ def number_of(item: Numbered) -> int | str:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.jsonl", b'{"n":1}\n{"n":\n', r"item 2 of the run: a.jsonl line 2 is no JSON value"),
+        (
+            "a.jsonl",
+            b'{"n":1}\n{"n":\n',
+            r"item 2 of the run: a.jsonl line 2 is no JSON value \(expecting value, column 6\)",
+        ),
         (
             "a.jsonl",
             b'{"n":1}\n\n\n\n{"n":[]}\n',

@@ -36,7 +36,9 @@ def test_the_whole_of_it_makes_lines_and_json(tmp_path, monkeypatch, capsys):
     assert found["load"]["statuses"]["list 200"] > 0
     assert found["listeners"]["5"]["heard_share"] > 0
     assert found["telling"]["tries"] == http_api.QUICK.tries
-    assert capsys.readouterr().out.count("aim") == 4
+    assert len(found["answers"]) > 12
+    assert all(set(one) == {"1000", "2000"} for one in found["answers"].values())
+    assert capsys.readouterr().out.count("aim") == 5
 
 
 def test_an_area_is_one_where_times_tell_all_and_a_half_where_they_tell_nothing():
@@ -51,3 +53,6 @@ def test_errors_growth_and_a_time_that_tells_miss_their_aims():
         "telling": {"auc": 0.7, "tries": 10},
     }
     assert http_api.told("sqlite", bad).count("MISSED") == 4
+    slow = {"/api/jobs": {"1000": 1.0, "2000": 2.1}, "/api/dead": {"1000": 1.0, "2000": 1.9}}
+    told = http_api.told("sqlite", {"answers": slow})
+    assert "answers: 1 of 2 within 2 x; aim all: MISSED" in told

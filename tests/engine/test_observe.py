@@ -1,16 +1,19 @@
 """observe: everybody is told what is durable, and nobody can hurt us."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 
-from perdure.engine.observe import Observers
-from perdure.engine.record import Ending
+from perdure.engine.observe import Observers, trace_of
+from perdure.engine.record import Ending, in_place
 from perdure.engine.settle import settle
+from perdure.engine.stages import Stage
 from perdure.model.errors import StoreBusy
 from perdure.model.events import EventName
-from perdure.model.jobs import Counters, Enqueued, Receipt, RecordRefused, Stale
+from perdure.model.jobs import Capture, Counters, Enqueued, Receipt, RecordRefused, Stale
 from perdure.model.kinds import KINDS, Kind
+from perdure.model.limits import CAUSES_MAX
 from perdure.model.nouns import replace
 from perdure.model.operations import Deed, Revival, Target
 from perdure.model.outcomes import (
@@ -20,6 +23,7 @@ from perdure.model.outcomes import (
     Lost,
     Raised,
     Returned,
+    Snoozed,
     Unbegun,
     Withdrawn,
 )
@@ -28,7 +32,7 @@ from perdure.observers.log import log_event
 from perdure.rules.decide import GateView
 from perdure.rules.policy import FAIL, RETRY, Policy
 from perdure.rules.vocabulary import CONVERTER
-from tests.engine.kit import DONE, Notes, Shop, claim_of, line_on, stage
+from tests.engine.kit import DONE, Notes, Shop, claim_of, echo, line_on, stage
 
 
 def record_for(place, outcome, **options):
@@ -50,7 +54,32 @@ def test_an_observer_that_raises_hurts_neither_us_nor_the_others(caplog):
         Observers([broken, notes, broken]).tell(EventName.WORKER_STARTED, worker=1)
     assert notes.names() == [EventName.WORKER_STARTED]
     assert notes.events[0].fields == {"worker": 1}
-    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError] * 2
+    said = "an observer failed on worker_started: ZeroDivisionError:  at tests.engine.test_observe:"
+    assert [record.getMessage().startswith(said) for record in caplog.records] == [True] * 2
+
+
+def test_what_an_observer_raises_is_told_on_one_line_without_its_secrets():
+    class Mute(Exception):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    def fail() -> None:
+        raise ValueError("key sk-live-0123456789abcdef\nbelow") from Mute()
+
+    with pytest.raises(ValueError, match="below") as caught:
+        fail()
+    line = trace_of(caught.value)
+    assert "ValueError: key [secret] below at tests.engine.test_observe:" in line
+    assert "Mute:  at " in line.partition("; after ")[2]
+    assert "\n" not in line
+
+
+def test_a_long_chain_of_causes_is_cut():
+    error: BaseException = ValueError("first")
+    for _ in range(2000):
+        before, error = error, ValueError("next")
+        error.__cause__ = before
+    assert trace_of(error).count("ValueError") == CAUSES_MAX + 1
 
 
 FAILED = Raised(Evidence(("builtins.ConnectionError",), "secret text"))
@@ -83,7 +112,7 @@ def told_of(place, outcome, *, before: Counters | None = None, **options):
     notes, line = Notes(), line_on(place)
     claim = claim_of(counters=before, run=7)
     ending = Ending(claim, outcome, 1.25, 7, policy=OWN, **options)
-    record = settle(ending, line, line.stages[0], chance=0.5)
+    record = settle(ending, line, replace(line.stages[0], upstream="vendor"), chance=0.5)
     Observers([notes]).tell_settled(record, receipt_of(record))
     (event,) = notes.events
     assert "secret" not in str(event.fields)
@@ -96,23 +125,62 @@ def test_a_retry_is_told_with_everything_a_reader_of_logs_needs(place):
     assert event.fields == {
         "job_id": "job-00001",
         "request_id": "req-1",
+        "owner": "ann",
         "pipeline": "p",
-        "run_no": 7,
+        "run": 7,
+        "worker": 7,
         "status": "queued",
         "stage": "one",
         "attempt": 1,
         "failures": 1,
         "attempts_max": 3,
         "duration_ms": 1250.0,
+        "age_ms": None,
         "reason": None,
         "error_kind": "upstream_unavailable",
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream": "vendor",
         "upstream_status": 502,
-        "gate": "flowing",
+        "gate_state": "flowing",
         "delay_ms": 2000,
+        "captures": None,
+        "hinted": False,
     }
+
+
+LIMITED = Raised(
+    Evidence(("httpx.HTTPStatusError",), "x", status=429, headers=(("retry-after", "9"),))
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "delay_ms", "hinted"), [(BAD_GATEWAY, 2000, False), (LIMITED, 9000, True)]
+)
+def test_a_retry_says_how_long_it_waits_and_whether_the_upstream_asked_for_it(
+    place, outcome, delay_ms, hinted
+):
+    """R109."""
+    fields = told_of(place, outcome).fields
+    assert (fields["delay_ms"], fields["hinted"]) == (delay_ms, hinted)
+
+
+def test_a_retry_for_which_its_caller_waits_says_how_long_all_the_same(place):
+    notes, retry = Notes(), record_for(place, BAD_GATEWAY)
+    record = in_place(retry)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_RETRIED)
+    assert (record.delay_s, fields["delay_ms"]) == (0.0, round(retry.delay_s * 1000) or None)
+    assert fields["delay_ms"] > 0
+
+
+@pytest.mark.parametrize("outcome", [FAILED, LIMITED, Lost(Death("silent")), Snoozed(5.0)])
+def test_every_retry_says_which_attempt_it_was_of_how_many(place, outcome):
+    """R109."""
+    event = told_of(place, outcome)
+    assert event.name is EventName.JOB_RETRIED
+    assert (event.fields["attempt"], event.fields["attempts_max"]) == (1, 3)
 
 
 def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
@@ -121,22 +189,28 @@ def test_a_job_whose_tries_are_used_up_says_so_and_where(place):
     assert event.fields == {
         "job_id": "job-00001",
         "request_id": "req-1",
+        "owner": "ann",
         "pipeline": "p",
-        "run_no": 7,
+        "run": 7,
+        "worker": 7,
         "status": "failed",
         "stage": "one",
         "attempt": 3,
         "failures": 3,
         "attempts_max": 3,
         "duration_ms": 1250.0,
+        "age_ms": None,
         "reason": "exhausted",
         "error_kind": "upstream_unavailable",
         "error_code": "GW_5XX",
         "raised": "HTTPStatusError",
         "error_message": KINDS[Kind.UPSTREAM_UNAVAILABLE].sentence,
+        "upstream": "vendor",
         "upstream_status": 502,
-        "gate": "flowing",
+        "gate_state": "flowing",
         "delay_ms": None,
+        "captures": None,
+        "hinted": None,
     }
 
 
@@ -167,14 +241,21 @@ def test_a_wait_behind_a_held_gate_is_told_with_the_gate_and_counts_no_failure(p
     record = settle(ending, line, line.stages[0], chance=0.5, gates=Held())
     Observers([notes]).tell_settled(record, receipt_of(record))
     (fields,) = notes.of(EventName.JOB_RETRIED)
-    assert (fields["gate"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
+    assert (fields["gate_state"], fields["failures"], fields["upstream_status"]) == ("held", 0, 502)
 
 
 def test_a_success_has_no_error_and_says_which_try_it_was(place):
     event = told_of(place, Returned("1"), before=Counters(starts=3, failures=2), carry_on=True)
     fields = event.fields
     assert (event.name, fields["attempt"], fields["pipeline"]) == (EventName.JOB_ADVANCED, 3, "p")
-    for name in ("error_kind", "error_code", "error_message", "upstream_status", "gate", "reason"):
+    for name in (
+        "error_kind",
+        "error_code",
+        "error_message",
+        "upstream_status",
+        "gate_state",
+        "reason",
+    ):
         assert fields[name] is None
 
 
@@ -191,18 +272,29 @@ def test_a_word_that_did_not_count_is_told_as_refused(place, answer):
     notes = Notes()
     Observers([notes]).tell_settled(record_for(place, Returned("1")), answer)
     (fields,) = notes.of(EventName.RESULT_REFUSED)
-    assert fields["request_id"] == "req-1"
+    assert (fields["request_id"], fields["owner"], fields["worker"]) == ("req-1", "ann", 7)
+
+
+def test_of_a_stores_words_about_a_row_only_those_are_told_that_do_not_quote_it(place):
+    notes, record = Notes(), record_for(place, Returned("1"))
+    said = 'a check is violated, password=hunter2\nDETAIL: Failing row contains (1, "canary").'
+    Observers([notes]).tell_settled(record, RecordRefused(1, "a", 1, said))
+    (fields,) = notes.of(EventName.RESULT_REFUSED)
+    assert fields["reason"] == "a check is violated, password=[secret]"
 
 
 def test_a_claim_is_told():
     notes = Notes()
-    Observers([notes]).tell_claimed(claim_of())
+    Observers([notes]).tell_claimed(claim_of(run=4), 7)
     assert notes.of(EventName.JOB_CLAIMED) == [
         {
             "job_id": "job-00001",
             "request_id": "req-1",
+            "owner": "ann",
             "pipeline": "p",
-            "run_no": None,
+            "run": 4,
+            "worker": 7,
+            "status": "processing",
             "stage": "one",
             "attempt": 1,
             "token": 1,
@@ -212,10 +304,15 @@ def test_a_claim_is_told():
 
 def test_what_people_do_to_a_job_is_told_with_its_request_id():
     notes = Notes()
-    observers, target, deed = Observers([notes]), Target(1, "a", 1, "req-1"), Deed("ann", "why")
+    observers, target, deed = (
+        Observers([notes]),
+        Target(1, "a", 1, "req-1", "eve"),
+        Deed("ann", "why"),
+    )
     observers.tell_discarded(target, deed)
     observers.tell_brought_forward(target, deed)
-    observers.tell_revived(Revival(1, "a", 1, "one", 1, None, request_id="req-1"), deed)
+    revival = Revival(1, "a", 1, "one", 1, None, request_id="req-1", owner="eve")
+    observers.tell_revived(revival, deed)
     assert notes.names() == [
         EventName.JOB_DISCARDED,
         EventName.JOB_BROUGHT_FORWARD,
@@ -223,6 +320,7 @@ def test_what_people_do_to_a_job_is_told_with_its_request_id():
     ]
     for event in notes.events:
         assert (event.fields["request_id"], event.fields["by_whom"]) == ("req-1", "ann")
+        assert event.fields["owner"] == "eve"
 
 
 def test_a_batch_is_told_by_its_new_jobs_alone():
@@ -232,10 +330,13 @@ def test_a_batch_is_told_by_its_new_jobs_alone():
     observers.tell_enqueued("p", done)
     observers.tell_enqueued("p", done[:1])
     observers.tell_enqueued("p", [])
-    observers.tell_enqueued("p", done, request_id="req-7")
+    observers.tell_enqueued("p", done, request_id="req-7", owner="ann", run=4)
     assert notes.of(EventName.JOB_ENQUEUED) == [
-        {"job_id": "b", "request_id": request_id, "pipeline": "p", "count": 1}
-        for request_id in ("b", "req-7")
+        {"job_id": "b", "pipeline": "p", "count": 1} | own
+        for own in (
+            {"request_id": "b", "owner": None, "run": None},
+            {"request_id": "req-7", "owner": "ann", "run": 4},
+        )
     ]
 
 
@@ -307,3 +408,36 @@ def test_first_tries_retries_the_last_one_and_a_retry_that_succeeds_are_told_apa
         "job_claimed attempt=2",
         "job_failed attempt=2 failures=2 attempts_max=2 reason=exhausted",
     ]
+
+
+def test_a_success_says_how_long_it_took_since_it_stood_in_line_and_whom_it_called(place):
+    """Waits and earlier attempts included; what was put aside is counted, and not shown."""
+    notes, line = Notes(), line_on(place, Stage("one", echo, OWN, 20.0, upstream="model"))
+    claim = claim_of()
+    claim = replace(claim, ordered_at=claim.claimed_at - timedelta(seconds=60))
+    kept = (Capture("c", "output", "text/plain", b"raw words", 9, None),)
+    ending = Ending(claim, Returned("1"), 1.25, 7, captures=kept)
+    record = settle(ending, line, line.stages[0], chance=0.5)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_SUCCEEDED)
+    assert (fields["age_ms"], fields["upstream"], fields["captures"]) == (61_250, "model", 1)
+    assert "raw words" not in str(fields)
+
+
+def test_a_call_that_never_began_called_nobody(place):
+    notes, line = Notes(), line_on(place, Stage("one", echo, OWN, 20.0, upstream="model"))
+    record = settle(Ending(claim_of(), Unbegun(), 0.0, 7), line, line.stages[0], chance=0.5)
+    Observers([notes]).tell_settled(record, receipt_of(record))
+    (fields,) = notes.of(EventName.JOB_FAILED)
+    assert fields["upstream"] is None
+
+
+def test_whoever_wants_to_hears_how_long_each_turn_took(shop):
+    heard: list[float] = []
+    shop.observers.add(Notes(), turns=heard.append)
+    shop.place.put()
+    shop.pump.once(told=True)
+    shop.finish_all()
+    shop.pump.once()
+    assert len(heard) == len(shop.store.turns) == 2
+    assert all(one >= 0 for one in heard)

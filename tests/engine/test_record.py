@@ -21,6 +21,7 @@ from perdure.model.outcomes import (
     Returned,
     Revoked,
     Snoozed,
+    StageDeath,
     TimedOut,
     Unbegun,
     Withdrawn,
@@ -165,6 +166,18 @@ def test_each_crash_sends_the_job_further_apart(before, level):
     assert recorded(retry(Counted.CRASHES), claim=claim).isolation == level
 
 
+@pytest.mark.parametrize(("crashes", "level"), [(0, 0), (1, 0), (1, 1), (2, 2)])
+def test_a_crash_in_a_process_of_the_stages_own_makes_no_suspect(crashes, level):
+    claim = claim_of(counters=Counters(starts=2, crashes=crashes), isolation=level)
+    died = Lost(StageDeath("exited", exit_status=9))
+    record = recorded(retry(Counted.CRASHES), claim=claim, outcome=died)
+    assert (record.counters.crashes, record.isolation) == (crashes + 1, level)
+    failed = recorded(retry(Counted.FAILURES), claim=claim)
+    assert failed.isolation == level
+    worker = recorded(retry(Counted.CRASHES), claim=claim)
+    assert worker.isolation == min(crashes + 1, 2)
+
+
 def test_a_suspect_that_fails_in_another_way_stays_a_suspect():
     claim = claim_of(counters=Counters(starts=2, crashes=1), isolation=1)
     for decision in (retry(Counted.FAILURES), retry(Counted.WAITS), Release(WHY)):
@@ -185,7 +198,9 @@ def test_under_a_policy_for_the_whole_job_a_suspect_stays_one():
     claim = claim_of(counters=Counters(starts=2, crashes=1), isolation=1)
     record = recorded(SUCCEED, claim=claim, carry_on=True, line=line, policy=by_job)
     assert (record.isolation, record.reclaim) == (1, False)
-    later = claim_of(stage="two", past=Counters(crashes=1), counters=Counters(starts=1))
+    later = claim_of(
+        stage="two", past=Counters(crashes=1), counters=Counters(starts=1), isolation=1
+    )
     crashed = recorded(retry(Counted.CRASHES), claim=later, policy=by_job)
     assert crashed.isolation == 2
 

@@ -113,7 +113,7 @@ def test_the_context_says_what_the_attempt_is():
     claim = claim_of(counters=Counters(starts=5, failures=1, waits=3), deadline_s=60, token=9)
     context = context_for(claim, PLAIN.attempts_max, AttemptNotes())
     assert (context.request_id, context.attempt_id) == ("req-1", "job-00001:9")
-    assert (context.attempt, context.attempts_left) == (2, PLAIN.attempts_max - 2)
+    assert (context.attempt, context.attempts_left) == (5, PLAIN.attempts_max - 2)
     assert (context.token, context.owner, context.item) == (9, "ann", {"n": 1})
     assert context.deadline_at == claim.deadline_at
     again = context_for(

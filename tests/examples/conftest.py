@@ -60,9 +60,9 @@ def converter(shared_converter) -> Iterator[Trial]:
     shared_converter.order()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(missing) -> Iterator["Browser"]:
-    """A real browser, one for each process of the run that needs it."""
+    """A real browser. Its driver keeps an event loop turning, which the tests of other files must not meet."""
     from tests.examples.chromium import PROGRAM, REMEDY, browsing
 
     if not PROGRAM.exists():

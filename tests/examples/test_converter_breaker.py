@@ -69,8 +69,8 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
         open_s = [line for line in ann.get("/metrics").text.splitlines() if "breaker_open" in line]
         assert float(open_s[0].split()[1]) > 1.0
     told = [one.getMessage() for one in caplog.records if "gate_changed" in one.getMessage()]
-    assert any("status=held" in line for line in told)
-    assert any("status=flowing" in line for line in told)
+    assert any("gate_state=held" in line for line in told)
+    assert any("gate_state=flowing" in line for line in told)
 
 
 def failures_of(trial: Trial, jobs: list[str]) -> int:

@@ -131,7 +131,7 @@ def assert_fault_can_be_found(trial: Trial, worker: WorkerProcess) -> None:
     lines = {one["event"]: one for one in worker.lines() if one.get("job_id") == job.id}
     retried, done = lines["job_retried"], lines["job_succeeded"]
     assert (retried["status"], retried["attempt"], retried["upstream_status"]) == ("queued", 1, 502)
-    assert (retried["error_code"], retried["gate"]) == ("GW_5XX", "flowing")
+    assert (retried["error_code"], retried["gate_state"]) == ("GW_5XX", "flowing")
     assert retried["duration_ms"] > 0
     assert 5_000 <= retried["delay_ms"] <= 10_000
     assert (done["status"], done["attempt"]) == ("succeeded", 2)

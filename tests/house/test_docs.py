@@ -21,6 +21,7 @@ from perdure.model import limits
 from perdure.model.errors import PerdureError
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
+from perdure.model.metrics import METRICS
 from perdure.model.states import TRANSITIONS, FailedReason, State
 from perdure.rules.policy import Policy
 from perdure.rules.presets import PRESETS
@@ -36,6 +37,7 @@ NAMED: dict[str, list[str]] = {
     "errors.md": [one.__name__ for one, _ in error_tree(PerdureError)],
     "events.md": list(EventName),
     "kinds.md": list(Kind),
+    "metrics.md": [one.name for one in METRICS],
     "presets.md": list(PRESETS),
     "python.md": list(things()),
     "settings.md": [one.name for one in SETTINGS],

@@ -95,3 +95,31 @@ def f(self):
         ("worker_lost", ["worker"]),
         ("worker_stopped", ["worker"]),
     ]
+
+
+def raw_traces(modules: tuple[Module, ...]) -> list[str]:
+    """Where an exception is logged as it is: its words may be an upstream's, or hold a secret."""
+    return [
+        f"{module.at(node)} logs an exception with all its words: log `trace_of` it"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr == "exception" or any(one.arg == "exc_info" for one in node.keywords))
+        and ast.unparse(node.func.value) in ("log", "_log", "logging")
+    ]
+
+
+def test_no_exception_is_logged_with_all_its_words():
+    wrong = raw_traces(house())
+    assert not wrong, told(wrong)
+
+
+def test_an_exception_that_is_logged_as_it_is_is_caught():
+    source = """
+log.exception("it failed")
+_log.error("it failed", exc_info=True)
+log.error("it failed: %s", trace_of(error))
+future.exception()
+"""
+    assert len(raw_traces(plant({"engine/observe.py": source}))) == 2

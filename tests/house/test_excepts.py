@@ -15,6 +15,7 @@ BROAD: dict[str, str] = {
     "engine/attempt/threads.py": "what a call raises belongs to whoever waits for it",
     "engine/observe.py": "an observer may not hurt the walk",
     "engine/worker/loop.py": "one bad turn may not end the loop",
+    "observers/log_queue.py": "what a log line is made of may raise anything, and no other line is lost for that",
     "surfaces/http/asgi.py": "whatever a request brings about is told as a problem, and ends no server",
     "rules/foreign_code.py": "a foreign exception or a policy's own code may raise anything, and no job is lost for that",
 }

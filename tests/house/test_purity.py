@@ -70,6 +70,8 @@ PURE_NOUNS = {"msgspec"}
 PURE_NOUN_NAMES = {
     "msgspec",
     "msgspec.Struct",
+    "msgspec.UNSET",
+    "msgspec.UnsetType",
     "msgspec.field",
     "msgspec.structs",
     "msgspec.structs.replace",

@@ -10,22 +10,13 @@ import pytest
 
 from perdure.model.errors import ConfigError
 from perdure.model.events import Event, EventName
-from perdure.observers.log import JsonFormatter, TextFormatter, log_event, write_logs
+from perdure.observers.event_lines import JsonFormatter, TextFormatter
+from perdure.observers.log import flush_logs, log_event, write_logs
 
 RETRIED = Event(
     EventName.JOB_RETRIED,
-    {"job_id": "job-1", "attempt": 2, "delay_ms": 1500, "error_code": "network", "label": None},
+    {"job_id": "job-1", "attempt": 2, "delay_ms": 1500, "error_code": "network", "owner": None},
 )
-
-
-@pytest.fixture
-def log():
-    """The logger of Perdure, put back as it was."""
-    logger = logging.getLogger("perdure")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-    yield logger
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 @pytest.fixture
@@ -51,8 +42,8 @@ def lines(log):
 def test_an_event_is_one_line_for_people(lines):
     (line,) = lines(TextFormatter(), RETRIED)
     assert re.fullmatch(
-        r"\d\d:\d\d:\d\d\.\d{3} INFO    job_retried job_id=job-1 attempt=2 delay_ms=1500 "
-        r"error_code=network",
+        r"\d\d:\d\d:\d\d\.\d{3} INFO    job_retried job_id=job-1 attempt=2 error_code=network "
+        r"delay_ms=1500",
         line,
     )
 
@@ -81,6 +72,24 @@ def test_json_is_one_plain_line_whatever_the_value(lines, text):
     (line,) = lines(JsonFormatter(), Event(EventName.STORE_AWAY, {"reason": text}))
     assert line.isascii()
     assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("two\nlines", r"two\nlines"), ("\x1b[2J", r"\x1b[2J")]
+)
+def test_what_somebody_else_wrote_is_neither_a_line_of_its_own_nor_obeyed_by_a_terminal(
+    lines, text, shown
+):
+    (line,) = lines(TextFormatter(), Event(EventName.JOB_FAILED, {"request_id": text}))
+    assert line.endswith(f"request_id={shown}")
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_field_that_is_not_in_its_events_row_is_not_written(lines, formatter):
+    told = {"job_id": "job-1", "payload": "CANARY", "token": "CANARY", "body": "CANARY"}
+    (line,) = lines(formatter, Event(EventName.JOB_FAILED, told))
+    assert "job-1" in line
+    assert "CANARY" not in line
 
 
 @pytest.mark.parametrize(
@@ -163,6 +172,7 @@ def test_the_form_is_chosen_or_found_out(log, monkeypatch, form, terminal, forma
     assert (log.level, log.propagate) == (logging.WARNING, False)
     log_event(Event(EventName.JOB_FAILED, {"job_id": "a"}))
     log_event(Event(EventName.JOB_RETRIED))
+    flush_logs()
     assert len(screen.getvalue().splitlines()) == 1
 
 
@@ -172,6 +182,7 @@ def test_starting_twice_writes_every_line_once(log, monkeypatch):
     write_logs(form="text", level="INFO")
     write_logs(form="text", level="INFO")
     log_event(Event(EventName.JOB_FAILED))
+    flush_logs()
     assert len(screen.getvalue().splitlines()) == 1
 
 
@@ -186,7 +197,7 @@ def test_an_event_says_it_all_to_the_formatter_of_a_host(log, caplog):
         log_event(RETRIED)
         log_event(Event(EventName.STORE_BACK))
     assert [record.getMessage() for record in caplog.records] == [
-        "job_retried job_id=job-1 attempt=2 delay_ms=1500 error_code=network",
+        "job_retried job_id=job-1 attempt=2 error_code=network delay_ms=1500",
         "store_back",
     ]
     assert caplog.records[0].perdure["attempt"] == 2

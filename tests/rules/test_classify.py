@@ -102,6 +102,7 @@ OUTCOMES = [
                 Kind.WORKER_LOST,
                 "stage process lost",
                 f"the process in which the stage ran {words}",
+                apart=True,
             ),
         )
         for death, words in (

@@ -53,6 +53,12 @@ NETWORK = Failure(Kind.NETWORK, "python class", "reset")
 LIMITED = Failure(Kind.RATE_LIMITED, "http status", "HTTP 429")
 BAD = Failure(Kind.INPUT_INVALID, "stated by the stage", "no pages")
 LOST = Failure(Kind.WORKER_LOST, "worker lost", "the worker was killed by SIGKILL")
+APART = Failure(
+    Kind.WORKER_LOST,
+    "stage process lost",
+    "the process in which the stage ran exited with status 9",
+    apart=True,
+)
 
 
 def decided(
@@ -174,6 +180,15 @@ CASES = {
     "crash at the limit": Case(
         LOST, {"crashes": 2}, (FailedReason.CRASHED, C),
         "fail: the worker was killed by SIGKILL, crash 3 of 3 was the last",
+    ),
+    "a crash in the stage's own process": Case(
+        APART, {"crashes": 1}, (0.0, C),
+        "retry at once: the process in which the stage ran exited with status 9, crash 2 of 3; it will run in a "
+        "new process",
+    ),
+    "the last crash in the stage's own process": Case(
+        APART, {"crashes": 2}, (FailedReason.CRASHED, C),
+        "fail: the process in which the stage ran exited with status 9, crash 3 of 3 was the last",
     ),
     "failures do not make a crash worse": Case(
         LOST, {"failures": 2}, (0.0, C),
@@ -335,30 +350,40 @@ def with_hints(mode, jitter=None):
 
 
 @pytest.mark.parametrize(
-    ("mode", "hint_s", "chance", "delay_s"),
+    ("mode", "hint_s", "chance", "delay_s", "is_hinted"),
     [
-        ("floor", 30.0, 0.0, 30.0),
-        ("floor", 30.0, 0.99, 30.0),
-        ("floor", 5.0, 0.0, 5.0),
-        ("floor", 5.0, 0.5, 10.0),
-        ("floor", 0.0, 0.5, 10.0),
-        ("exact", 30.0, 0.0, 30.0),
-        ("exact", 5.0, 0.99, 5.0),
-        ("exact", 0.0, 0.5, 10.0),
-        ("ignore", 30.0, 0.5, 10.0),
-        ("ignore", 5.0, 0.0, 0.0),
-        ("floor", 60.0, 0.5, 60.0),
+        ("floor", 30.0, 0.0, 30.0, True),
+        ("floor", 30.0, 0.99, 30.0, True),
+        ("floor", 5.0, 0.0, 5.0, True),
+        ("floor", 5.0, 0.5, 10.0, False),
+        ("floor", 10.0, 0.5, 10.0, True),
+        ("floor", 0.0, 0.5, 10.0, False),
+        ("exact", 30.0, 0.0, 30.0, True),
+        ("exact", 5.0, 0.99, 5.0, True),
+        ("exact", 0.0, 0.5, 10.0, False),
+        ("ignore", 30.0, 0.5, 10.0, False),
+        ("ignore", 10.0, 0.5, 10.0, False),
+        ("ignore", 5.0, 0.0, 0.0, False),
+        ("floor", 60.0, 0.5, 60.0, True),
     ],
 )
-def test_the_mode_says_what_a_hint_does(mode, hint_s, chance, delay_s):
+def test_the_mode_says_what_a_hint_does(mode, hint_s, chance, delay_s, is_hinted):
     decision = decided(hinted(NETWORK, hint_s), policy=with_hints(mode), chance=chance)
-    assert decision.delay_s == delay_s
+    assert (decision.delay_s, decision.hinted) == (delay_s, is_hinted)
     assert decision.why.hint_s == hint_s
+
+
+@pytest.mark.parametrize(("hint_s", "is_hinted"), [(5.0, True), (None, False)])
+def test_what_is_handed_over_waits_for_the_hint_and_says_so(hint_s, is_hinted):
+    policy = replace(with_hints("floor"), profile="sync", otherwise=Rule("hand_over"))
+    decision = decided(hinted(NETWORK, hint_s), policy=policy)
+    assert (decision.delay_s, decision.hinted) == (hint_s or 0.0, is_hinted)
 
 
 def test_without_a_hint_every_mode_backs_off():
     for mode in ("floor", "exact", "ignore"):
-        assert decided(NETWORK, policy=with_hints(mode)).delay_s == 10.0
+        decision = decided(NETWORK, policy=with_hints(mode))
+        assert (decision.delay_s, decision.hinted) == (10.0, False)
 
 
 @pytest.mark.parametrize("mode", ["floor", "exact"])

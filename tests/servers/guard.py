@@ -28,9 +28,14 @@ import time
 from pathlib import Path
 
 LOCK = "users.lock"
-PID_FILES = ("postmaster.pid", "pgbouncer.pid")
 # SIGQUIT is PostgreSQL's immediate shutdown: its rows are about to be removed. PgBouncer ends on SIGTERM.
-LAST_CALL = {"postmaster.pid": signal.SIGQUIT, "pgbouncer.pid": signal.SIGTERM}
+# SeaweedFS takes 25 s to say goodbye to itself, and a model has nothing to save.
+LAST_CALL = {
+    "postmaster.pid": signal.SIGQUIT,
+    "pgbouncer.pid": signal.SIGTERM,
+    "s3.pid": signal.SIGKILL,
+    "model.pid": signal.SIGKILL,
+}
 PATIENCE_S = 10.0
 LOOK_EVERY_S = 0.01
 

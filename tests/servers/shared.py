@@ -12,10 +12,15 @@ worker that crashes, a run that is interrupted and a run that ends well are clea
 """
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tests.servers.folder import FolderGone, wait_until_gone
 from tests.servers.postgres import Server
+from tests.servers.s3 import S3Server
+
+T = TypeVar("T", Server, S3Server)
 
 
 def record(run: Path, version: int) -> Path:
@@ -24,15 +29,23 @@ def record(run: Path, version: int) -> Path:
 
 def join(run: Path, version: int) -> Server:
     """The run's server of a version, started if it must be. `leave` it when done."""
-    name = record(run, version)
+    return _join(record(run, version), Server.attach, lambda: Server(version, in_memory=True))
+
+
+def join_s3(run: Path) -> S3Server:
+    """The run's S3 server, in the same way."""
+    return _join(run / "s3-server", S3Server.attach, S3Server)
+
+
+def _join(name: Path, attach: Callable[[Path], T], make: Callable[[], T]) -> T:
     with name.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if name.exists():
             try:
-                return Server.attach(Path(name.read_text()))
+                return attach(Path(name.read_text()))
             except FolderGone:
                 pass
-        server = Server(version, in_memory=True)
+        server = make()
         server.start()
         name.write_text(str(server.folder))
         return server
@@ -40,6 +53,6 @@ def join(run: Path, version: int) -> Server:
 
 def wait_for_end(run: Path) -> None:
     """Wait until the servers that a finished run has used are gone, with all that they wrote."""
-    for name in run.glob("postgres-*"):
+    for name in [*run.glob("postgres-*"), *run.glob("s3-server")]:
         if name.suffix != ".lock":
             wait_until_gone(Path(name.read_text()))

@@ -68,5 +68,4 @@ class _Listener(logging.Handler):
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        self._world.broken("E1", f"{record.getMessage()}: {error!r}")
+        self._world.broken("E1", record.getMessage())

@@ -51,7 +51,7 @@ class Probes:
             if said and Sign.NEITHER not in said and not self._tells_of_job(gate, said):
                 self._checker.broken("S11", f"{self._what(gate)} is taken for undecided")
             gate.undecided, gate.not_bad = gate.undecided + 1, gate.not_bad + 1
-        elif new.gap > old.gap and not self._is_lost(old):  # without an end it was timed out
+        elif new.gap > old.gap and not self._is_lost(old, new):  # without an end it was timed out
             not_bad = self._signs(gate) and not self._signs(gate) & BAD
             gate.undecided, gate.not_bad = 0, gate.not_bad + 1 if not_bad else 0
         self._check_not_for_ever(gate, new)
@@ -65,8 +65,13 @@ class Probes:
         self._checker.world.seen["probes held against their jobs"] += 1
         return self._gates.tells_of_job(job, token)
 
-    def _is_lost(self, old: Gate) -> bool:
-        """Whether nobody waits for the probe's end any more: its time is over, or its worker is dead."""
+    def _is_lost(self, old: Gate, new: Gate) -> bool:
+        """Whether nobody waited for the probe's end any more: its time is over, or its worker is dead.
+
+        To a gap beyond the first only a failure leads. A worker may have heard of it in time, and been late to write it.
+        """
+        if new.gap > 1:
+            return False
         over = old.lease_until is not None and self._checker.world.clock.now() >= old.lease_until
         worker = self._checker.ledger.workers.get(old.lease_by or 0)
         return over or (worker is not None and worker.death is not None)

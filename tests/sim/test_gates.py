@@ -217,6 +217,25 @@ def test_three_probes_that_say_nothing_may_let_a_gate_flow_and_any_answer_proves
     assert scene.world.seen["gates that give up probing"] == 1
 
 
+def test_a_probe_that_failed_is_a_failure_however_late_its_worker_writes_it():
+    """Its time was over, so it was taken for lost, and the silent ones before and after it for three in a row."""
+    scene = GateScene()
+    scene.enqueue()
+    scene.trip()
+    scene.world.clock.push(2.5)
+    most = 3 * SETTINGS.flow_after
+    for no in range(most):
+        scene.probed(Refused(503) if no == 1 else KeyError("total"))
+        if no == 1:
+            scene.world.clock.push(SETTINGS.lease_s + 1.0)
+            scene.failed()
+        else:
+            scene.silent()
+        record_as_probe(scene)
+    account = scene.checker.ledger.gate("u")
+    assert (account.undecided, account.not_bad) == (most - 2, most - 2)
+
+
 def test_a_pause_may_be_one_jobs_alone_where_few_others_were_turned_away():
     scene = GateScene()
     last = after_nine(scene, FINE, DONE)

@@ -87,9 +87,9 @@ class Crowd(Protocol):
         ...
 
 
-def _statements(jobs: int, *, id: str, series: str) -> Iterator[str]:
-    yield _FILL_LANES.format(series=series.format(count=LANES))
-    yield _FILL_JOBS.format(jobs=jobs, lanes=LANES, id=id, series=series.format(count=jobs))
+def _statements(jobs: int, lanes: int, *, id: str, series: str) -> Iterator[str]:
+    yield _FILL_LANES.format(series=series.format(count=lanes))
+    yield _FILL_JOBS.format(jobs=jobs, lanes=lanes, id=id, series=series.format(count=jobs))
     yield _FILL_OWNED
     yield _FILL_ATTEMPTS.format()
     yield _FILL_DEPTHS
@@ -98,17 +98,30 @@ def _statements(jobs: int, *, id: str, series: str) -> Iterator[str]:
     yield _FILL_OWNERS
 
 
+def fill_sqlite(run: Callable[[str], object], jobs: int, lanes: int = LANES) -> None:
+    """Fill a file that has the schema and nothing else."""
+    for one in _statements(jobs, lanes, id="'job-' || n", series=_SERIES):
+        run(one)
+    run("ANALYZE")
+
+
+def fill_postgres(run: Callable[[str], object], jobs: int, lanes: int = LANES) -> None:
+    """Fill a database that has the schema and nothing else."""
+    series = "generate_series(1, {count})"
+    for one in _statements(jobs, lanes, id="gen_random_uuid()", series=series):
+        run(one.replace("AS s", "AS s (n)"))
+    run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
+
+
 class SqliteCrowd:
     """Rows are not counted by SQLite; the instructions of its machine are, and a row takes some."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, lanes: int = LANES) -> None:
         self._place = kit.Place(MEMORY)
         self._raw = self._place.connection.raw
         self.reader: Reader = self._place.reader
         self.run: Callable[[str], object] = self._raw.execute
-        for one in _statements(jobs, id="'job-' || n", series=_SERIES):
-            self.run(one)
-        self.run("ANALYZE")
+        fill_sqlite(self.run, jobs, lanes)
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         counts: list[int] = []
@@ -144,14 +157,12 @@ class SqliteCrowd:
 class PostgresCrowd:
     """Every statement is explained with what it was given, as it is prepared and as it is planned for one call."""
 
-    def __init__(self, jobs: int, url: str) -> None:
+    def __init__(self, jobs: int, url: str, lanes: int = LANES) -> None:
         self._place = PostgresPlace(url, size_max=1)
         self._aside = psycopg.connect(url, autocommit=True)
         self.reader: Reader = self._place.reader
         self.run: Callable[[str], object] = self._aside.execute
-        for one in _statements(jobs, id="gen_random_uuid()", series="generate_series(1, {count})"):
-            self.run(one.replace("AS s", "AS s (n)"))
-        self.run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
+        fill_postgres(self.run, jobs, lanes)
 
     def touched(self, read: Callable[[Reader], object]) -> list[int]:
         return self._watch(read, _most)

@@ -15,6 +15,7 @@ import pytest
 from perdure.model.jobs import ClaimOrder, Record, Turn
 from perdure.model.nouns import replace
 from perdure.model.states import State
+from perdure.stores import job_lists, tally_reads
 from perdure.stores.postgres.statements import SQL as POSTGRES
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.statements import SQL as SQLITE
@@ -55,6 +56,38 @@ def whosever_it_is(statement: str, test: str) -> Mutant:
     typed = "coalesce(%(owner)s, "
     words = {"sqlite": (clause, "coalesce(NULL, "), "postgres": (typed, "coalesce(NULL, ")}
     return Mutant(f"{statement} shows another owner's", reworded(statement, **words), (test,))
+
+
+def anybodys(statement: str, test: str, **words: tuple[str, str]) -> Mutant:
+    """A statement that does not look whose it is, in the words of each store."""
+    return Mutant(f"{statement} looks at anybody's", reworded(statement, **words), (test,))
+
+
+def anybodys_text(module: Any, names: Sequence[str], *tests: str) -> Mutant:
+    """The same of statements that are put together in a module; all of them, since one alone is backed by the others."""
+
+    def plant(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+        for name in names:
+            text = getattr(module, name)
+            assert "owner = :owner" in text, f"{name} no longer says whose"
+            other = text.replace("owner = :owner", "owner = coalesce(owner, :owner)")
+            patch.setattr(module, name, other)
+        patch.setitem(job_lists._CONDITIONS, "owner", "{job}.owner = coalesce({job}.owner, :owner)")
+
+    return Mutant(f"{', '.join(names)} look at anybody's", plant, tests)
+
+
+def anybodys_tally(statement: str, test: str) -> Mutant:
+    """The same of a statement that adds up tallies."""
+
+    def plant(patch: pytest.MonkeyPatch, rig: Rig) -> None:
+        tally: Any = tally_reads.TALLY
+        text = tally[statement]
+        assert "owner = :owner" in text, f"{statement} no longer says whose"
+        other = text.replace("owner = :owner", "owner = coalesce(owner, :owner)")
+        patch.setitem(tally, statement, other)
+
+    return Mutant(f"{statement} adds up anybody's", plant, (test,))
 
 
 def by_store(**patches: Patch) -> Patch:
@@ -521,4 +554,58 @@ MUTANTS = (
     whosever_it_is("bulk_by_id", "test_another_owners_bulk_operations_never_show"),
     whosever_it_is("bulks_list", "test_another_owners_bulk_operations_never_show"),
     whosever_it_is("bulks_running", "test_another_owners_bulk_operations_never_show"),
+    *(
+        anybodys(
+            statement,
+            "test_runs_are_found_by_what_is_said_of_them"
+            if statement == "runs_page"
+            else "test_another_owners_runs_never_show",
+            sqlite=(":owner IS NULL OR owner = :owner", ":owner IS NULL OR owner = owner"),
+            postgres=("OR owner = %(owner)s)", "OR owner = owner)"),
+        )
+        for statement in ("runs_page", "runs_live")
+    ),
+    anybodys(
+        "run_found",
+        "test_another_owners_runs_never_show",
+        sqlite=("owner = :owner", "owner >= '' AND :owner = :owner"),
+        postgres=("owner = %(owner)s", "owner >= '' AND %(owner)s::text = %(owner)s::text"),
+    ),
+    anybodys(
+        "enqueued_before",
+        "test_a_key_that_another_owner_has_finds_nothing",
+        sqlite=("owner = ?", "coalesce(owner, ?) IS NOT NULL"),
+        postgres=("b.owner = r.owner", "b.owner IS NOT NULL"),
+    ),
+    anybodys(
+        "owner_rate",
+        "test_owners_have_buckets_of_their_own",
+        sqlite=("owner = :owner", "owner = (SELECT min(o.owner) FROM perdure_owner_rates AS o)"),
+        postgres=(
+            "owner = %(owner)s",
+            "owner = (SELECT min(o.owner) FROM perdure_owner_rates AS o)",
+        ),
+    ),
+    anybodys_text(job_lists, ("_OF_OWNER",), "test_another_owners_jobs_never_show"),
+    anybodys_text(job_lists, ("_OF_KEY",), "test_a_key_is_found_by_whose_it_is"),
+    anybodys_text(
+        job_lists, ("_ENDED_ATTEMPTS", "_CHANGED_OTHERWISE"), "test_another_owners_jobs_never_show"
+    ),
+    anybodys_text(
+        job_lists, ("_OWN_RUN",), "test_an_owners_jobs_in_a_run_are_found_whosever_run_it_is"
+    ),
+    anybodys_text(tally_reads, ("_NEWEST",), "test_only_what_the_filter_means_is_grouped"),
+    anybodys_tally("deaths", "test_only_what_the_filter_means_is_grouped"),
+    anybodys_tally("open_jobs", "test_open_jobs_are_counted_by_owner"),
 )
+
+# Statements that say whose a job is without being asked by anybody: what is compared is of the same row or job.
+OWN_AFFAIR = {
+    "deaths_fold": "the sums of all owners stand under none",
+    "driven": "the same key of the same job",
+    "rivals": "the same key of the same job",
+    "fair_ends": "the order of an owner's own jobs",
+    "fair_lines": "the order of an owner's own jobs",
+    "prune_jobs": "the job that goes",
+    "jobs_hold": "locks for the deeds above, which look again",
+}

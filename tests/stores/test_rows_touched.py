@@ -13,7 +13,7 @@ import pytest
 from perdure.model.filters import JobFilter
 from perdure.model.states import FailedReason, State
 from perdure.ports import Reader
-from tests.stores.crowd import Crowd, PostgresCrowd, SqliteCrowd
+from tests.stores.crowd import LANES, Crowd, PostgresCrowd, SqliteCrowd
 from tests.surfaces.http.behind import ASKED, ask
 
 ROWS_MAX = 1_000
@@ -48,10 +48,13 @@ READS: dict[str, Callable[[Reader], Any]] = {
         JobFilter(owner="big", text="broken"), since=START, limit=500
     ),
     "how many jobs a large owner has": lambda reader: reader.preview(BIG),
+    "since when queues wait": lambda reader: reader.first_due(),
+    "which lanes are held": lambda reader: reader.held_lanes(range(1, 500)),
     "how many jobs stand where": lambda reader: reader.depths(),
     "what has happened": lambda reader: reader.flows(),
     "what has happened, minute by minute": lambda reader: reader.flows(minutes=True),
     "what jobs have died of": lambda reader: reader.deaths(),
+    "what a scrape of metrics reads": lambda reader: reader.figures(),
     "all groups of dead letters": lambda reader: reader.dead_groups(limit=500),
     "an owner's groups of dead letters": lambda reader: reader.dead_groups(
         JobFilter(owner="ann", states=(State.FAILED,), discarded=False)
@@ -73,11 +76,16 @@ WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 3000)
 SELECT n, 'job_accepted', 1, '[[1],"a","","p","s","queued",null,0,null]' FROM s
 """
 
-SIZES = [
-    pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
-    for store in ("sqlite", "postgres")
-    for jobs, marks in ((40_000, ()), (1_000_000, (pytest.mark.long,)))
-]
+
+def sizes(usual: int) -> list[Any]:
+    return [
+        pytest.param(store, jobs, id=f"{store}-{jobs}", marks=marks)
+        for store in ("sqlite", "postgres")
+        for jobs, marks in ((usual, ()), (1_000_000, (pytest.mark.long,)))
+    ]
+
+
+SIZES = sizes(40_000)
 
 
 @pytest.fixture
@@ -85,13 +93,13 @@ def made(request) -> Iterator[Callable[[str, int], Crowd]]:
     """Makes crowds."""
     with ExitStack() as stack:
 
-        def make(store: str, jobs: int) -> Crowd:
+        def make(store: str, jobs: int, lanes: int = LANES) -> Crowd:
             if store == "sqlite":
-                return stack.enter_context(closing(SqliteCrowd(jobs)))
+                return stack.enter_context(closing(SqliteCrowd(jobs, lanes)))
             postgres = request.getfixturevalue("postgres")
             url = postgres.create_database(template=request.getfixturevalue("template"))
             stack.callback(postgres.drop_database, url)
-            return stack.enter_context(closing(PostgresCrowd(jobs, url)))
+            return stack.enter_context(closing(PostgresCrowd(jobs, url, lanes)))
 
         yield make
 
@@ -109,7 +117,51 @@ def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, 
         assert sum(touched[name]) <= ROWS_MAX
 
 
-@pytest.mark.parametrize("endpoint", ["show_job", "show_result"])
+# As many groups of dead letters in every crowd, and a paused queue: a scrape looks at these as well.
+SAME_NAMES = (
+    "DELETE FROM perdure_deaths",
+    """
+    INSERT INTO perdure_deaths (owner, fingerprint, pipeline, stage, reason, kind, code, letters, ever, first_at, last_at)
+    SELECT '', 'f' || lane, 'p', 'one', 'fatal', 'internal', '', 1, 1, 1, 1 FROM perdure_depths
+    """,
+    "INSERT INTO perdure_pauses (scope, name, reason, paused_by, paused_at) VALUES ('queue', 'q', '', 'ann', 1)",
+    "ANALYZE",
+)
+
+
+@pytest.mark.parametrize(("store", "jobs"), sizes(10_000))
+def test_a_scrape_runs_the_same_statements_and_touches_no_more_rows_than_at_a_thousand_jobs(
+    made, store, jobs
+):
+    """In a store of ten lanes, each of which has jobs of every state."""
+    counts, texts, seen = [], [], []
+    for size in (1_000, jobs):
+        crowd = made(store, size, lanes=10)
+        for one in SAME_NAMES:
+            crowd.run(one)
+        counts.append(crowd.touched(lambda reader: seen.append(reader.figures())))
+        texts.append([text for text, _ in crowd.plans(lambda reader: reader.figures())])
+    print(f"rows touched at 1,000 and at {jobs:,} jobs: {counts}")
+    assert texts[0] == texts[1]
+    assert len(counts[0]) == len(counts[1])
+    assert sum(counts[1]) <= sum(counts[0])
+    few, many = seen
+    assert sum(one.ready for one in many.depths["paused"]) > 5 * few.depths["paused"][0].ready
+    assert few.heads[0].queue == many.heads[0].queue == "q"
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_scrape_that_counted_jobs_would_be_noticed(made, store):
+    """The broken twin: one index less, and the head of each line is found by walking along it."""
+    counts = []
+    for size in (1_000, 5_000):
+        crowd = made(store, size, lanes=10)
+        crowd.run("DROP INDEX perdure_jobs_ready")
+        counts.append(sum(crowd.touched(lambda reader: reader.figures())))
+    assert counts[1] > 2 * counts[0]
+
+
+@pytest.mark.parametrize("endpoint", ["show_job", "show_result", "list_captures"])
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_an_id_of_anothers_and_an_unknown_one_take_the_same_statement_and_plan(
     made, store, endpoint

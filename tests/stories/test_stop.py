@@ -84,8 +84,7 @@ def test_a_process_stopped_with_its_supervisor_finds_out_by_itself_that_it_is_de
     until("the zombie has ended", lambda: process(zombie.pid) is None, within_s=30)
     os.kill(first.pid, signal.SIGCONT)
     assert_works_again(story, first, second)
-    assert "worker_lost worker=1 role=main" in first.log.read_text()
-    assert "exit=17" in first.log.read_text()  # declared dead
+    assert "worker_lost worker=1 exit=17 role=main" in first.log.read_text()  # declared dead
     assert_done_once(story, job)
 
 

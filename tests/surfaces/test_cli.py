@@ -131,6 +131,8 @@ def test_the_commands_are_these():
         "captures",
         "captures list",
         "captures show",
+        "config",
+        "config show",
         "db",
         "db status",
         "db upgrade",
@@ -146,6 +148,7 @@ def test_the_commands_are_these():
         "dead show",
         "dead stop",
         "demo",
+        "doctor",
         "enqueue",
         "gates",
         "gates hold",
@@ -159,6 +162,9 @@ def test_the_commands_are_these():
         "jobs retry",
         "jobs run-now",
         "jobs show",
+        "metrics",
+        "metrics alerts",
+        "metrics show",
         "policy",
         "policy check",
         "policy explain",
@@ -205,7 +211,15 @@ def test_every_option_is_explained(name):
     assert [one.name for one in options if not (one.help or one.hidden)] == []
 
 
-WITHOUT_STORE = {"demo", "simulate", "policy check", "policy explain", "policy list", "policy show"}
+WITHOUT_STORE = {
+    "demo",
+    "simulate",
+    "metrics alerts",
+    "policy check",
+    "policy explain",
+    "policy list",
+    "policy show",
+}
 
 
 def test_every_command_that_opens_a_store_can_be_told_which():

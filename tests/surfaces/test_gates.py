@@ -17,7 +17,8 @@ from perdure.model.events import Event, EventName
 from perdure.model.gates import GateChange, GateState, Slices
 from perdure.model.operations import Deed, LaneScope
 from perdure.model.outcomes import Death
-from perdure.observers.log import JsonFormatter, TextFormatter, log_event
+from perdure.observers.event_lines import JsonFormatter, TextFormatter
+from perdure.observers.log import log_event
 from perdure.rules.gate.gate import Gate, HoldCause, Step
 from perdure.rules.gate.limit_slices import Slice
 from perdure.surfaces.cli.root import cli, main
@@ -185,20 +186,23 @@ def test_a_gate_that_is_paced_says_at_which_rate_its_calls_pass(desk):
     line = desk("list").splitlines()[1]
     assert line.split()[:2] == ["vendor", "flowing"]
     since = r"since \d\d:\d\d UTC, climbs from \d\d:\d\d UTC on"
-    assert re.search(rf"3 waiting  paced: 5\.0 calls a second {since}$", line)
+    assert re.search(rf"3 waiting  paced: 5\.0 calls a second \(was 7\.5\) {since}$", line)
     told(desk, second, rate_per_s=None, was_per_s=None, calls_max=4, reason="it begins")
     says = desk.json("list")[1]["says"]
-    assert says.startswith("paced: 5.0 calls a second in 1 of 2 workers since ")
+    assert says.startswith("paced: 5.0 calls a second (was 7.5) in 1 of 2 workers since ")
     told(desk, second, rate_per_s=4.5)
     shown = desk("show", "vendor")
-    assert re.match(rf"upstream vendor: flowing, paced: 9\.5 calls a second {since}\n", shown)
+    assert re.match(
+        rf"upstream vendor: flowing, paced: 9\.5 calls a second \(was 15\.0\) {since}\n", shown
+    )
 
 
 def test_a_release_of_a_gate_that_is_only_paced_says_what_lifts_the_pace(desk):
     told(desk, desk.place.hire(), rises_at=desk.place.reader.now().isoformat())
     said = desk("release", "vendor", "--reason", "x")
     assert re.match(
-        r"vendor: it flows already, paced: 5\.0 calls a second since .+, climbing; ", said
+        r"vendor: it flows already, paced: 5\.0 calls a second \(was 7\.5\) since .+, climbing; ",
+        said,
     )
     store = f"--reason … --store {desk.url}"
     assert said.endswith(
@@ -220,7 +224,7 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
         rises_at=None,
     )
     lines = desk("show", "vendor").splitlines()
-    assert lines[2].startswith("  paced: 5.0 calls a second in 1 of 2 workers since ")
+    assert lines[2].startswith("  paced: 5.0 calls a second (was 7.5) in 1 of 2 workers since ")
     assert lines[2].endswith(" UTC on, all workers together")
     assert re.fullmatch(
         rf"  pace of worker {first} \(host:1\): 5\.0 calls a second \(was 7\.5, 1\d s ago: a rate limit "
@@ -504,14 +508,14 @@ def test_a_change_is_a_line_at_warning_with_its_reason(caplog):
         EventName.GATE_CHANGED,
         caplog,
         gate="vendor",
-        status="held",
+        gate_state="held",
         move="trip",
         reason="held: 10 of the last 20 calls failed",
         generation=3,
     )
     assert held.levelname == "WARNING"
     line = TextFormatter().format(held)
-    assert "gate_changed gate=vendor status=held move=trip reason=held: 10 of the last" in line
+    assert "gate_changed gate=vendor gate_state=held move=trip reason=held: 10 of the last" in line
     assert json.loads(JsonFormatter().format(held))["gate"] == "vendor"
 
 

@@ -372,6 +372,27 @@ def lines_in_whole(story: Story, name: str) -> list[str]:
 
 
 @pytest.mark.story
+def test_a_new_run_that_is_killed_has_said_how_to_go_on_and_the_next_one_says_it_again(story):
+    write_items(story, [{"n": n} for n in range(3)])
+    told = []
+    for jobs in (3, 6):
+        with begun(story, "--no-work", "--new") as process:
+            until("it has begun", lambda: "another run begins" in said(story), within_s=120)
+            until("all is in", lambda jobs=jobs: story.states() == {"queued": jobs}, within_s=120)
+            process.kill()
+        told.append(said(story))
+    begins = re.match(r"another run begins, (\S+); to go on with it: perdure (.+)\n", told[0])
+    assert begins, told[0]
+    name, command = begins.groups()
+    assert told[1].startswith(
+        f"run {name} of this file is not over; to go on with it: perdure {command}\nanother run "
+    )
+    done = story.perdure(*(word for word in command.split() if word != "--no-work"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(lines_in(story, "out.jsonl")) == 3
+
+
+@pytest.mark.story
 def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(story):
     write_items(story, [{"n": n, "wait": True} for n in range(6)])
     with begun(story, "--concurrency", "2", "--new") as process:
@@ -1145,7 +1166,7 @@ def paced(tmp_path):
 
 def test_a_pace_that_holds_the_run_back_is_told_with_since_when_and_whether_it_climbs(paced):
     shot = watched(paced, lambda _: None)
-    words = r"vendor is paced: 0\.5 calls a second since \d\d:\d\d UTC, climbing"
+    words = r"vendor is paced: 0\.5 calls a second \(was 7\.5\) since \d\d:\d\d UTC, climbing"
     assert re.search(rf"\| {words}$", progress_line(shot))
     assert re.search(words, drawn(shot))
 
@@ -1346,7 +1367,7 @@ def test_the_command_that_goes_on_has_each_option_once(app, monkeypatch, why, ty
     files = Files("items.jsonl", None, None)
     monkeypatch.setattr(sys, "argv", ["perdure", "run", "w", "items.jsonl", *typed])
     with click.Context(run_command):
-        again = resume(run, files, anonymous="--new" in typed)
+        again = resume(run.name, files, anonymous="--new" in typed)
         summary, _ = summary_lines(RunOutcome(run, Fed(1, 1, whole=True), 1.0), files, again)
     assert summary[-1] == f"  {hint}"
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from perdure.app.worker.processes import _await_store
+from perdure.app.worker.processes import _await_store, _opened_in_time, _Orders
 from perdure.config import load
 from perdure.engine.observe import Observers
 from perdure.model.errors import StoreUnavailable
@@ -97,6 +97,18 @@ def test_a_worker_that_is_told_to_stop_while_it_waits_ends_at_once_and_well(star
     worker.process.send_signal(signal.SIGTERM)
     assert worker.ended() == 0
     assert len(worker.lines()) == 1
+
+
+def test_a_signal_that_comes_while_the_wait_is_told_ends_it(line, database):
+    """It strikes within an observer, whose own failures nobody minds."""
+    orders = _Orders()
+    before = signal.signal(signal.SIGUSR1, orders.heed)
+    try:
+        told = Observers([lambda event: os.kill(os.getpid(), signal.SIGUSR1)])
+        config = load({}, store_wait_s="1")
+        assert _opened_in_time(line.url(database), config, told, orders) is None
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.story

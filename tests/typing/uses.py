@@ -127,6 +127,19 @@ assert_type(app.job("some id").attempts(), list[perdure.AttemptView])
 assert_type(app.job("some id").history()[0], perdure.HistoryLine)
 
 
+attempts = perdure.Setting("attempts", int, 3, "", "Attempts.")
+patience = perdure.Setting[float | None]("patience_s", float, None, "seconds", "Patience.")
+names = [
+    perdure.Alias(attempts, variable="ATTEMPTS"),
+    perdure.Alias("grace_s", key="grace_ms", unit="ms"),
+]
+settings = perdure.load_settings([*names, perdure.Alias(patience, variable="P")], file_content={})
+assert_type(settings[attempts], int)
+assert_type(settings[patience], float | None)
+assert_type(settings.origin("grace_s"), str)
+assert_type(perdure.App(settings=settings).settings, perdure.Settings)
+
+
 async def caller() -> None:
     later = await pipe.enqueue_async({"text": "y"})
     await later.result_async(wait_s=1)

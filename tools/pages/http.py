@@ -20,14 +20,15 @@ def http_page() -> list[str]:
         takes = (
             "–" if one.body is None else f"`{one.body.__name__}`" + (" a line" if one.lines else "")
         )
-        gives = f"`{one.answers.__name__}`" + (" a line" if one.streams else "")
+        gives = f"`{one.answers.__name__}`" + (
+            " a line" if one.streams else " an event" if one.hears else ""
+        )
         status = ", ".join(map(str, one.statuses))
         scope = "–" if one.scope is None else f"`{one.scope.value}`"
         lines.append(
             f"| `{one.method} {one.path}` | {scope} | {one.summary} | {takes} | {status}: {gives} |"
         )
     lines += [
-        "| `GET /api/events` | `read` | What happens, as server-sent events. | – | 200 |",
         "| `GET /login` | – | The page where a browser logs in. | – | 200 |",
         "| `POST /login` | – | Change a token for a cookie. | a form: `token` | 303, 401 |",
         "| `POST /logout` | – | End a login. | a form: `csrf` | 303 |",

@@ -14,7 +14,7 @@ from perdure.model.errors import PerdureError
 from perdure.model.states import TRANSITIONS, AttemptStatus, FailedReason, Move, State
 
 _UNITS = {
-    "BYTES": "bytes", "CHARS": "characters", "BITS": "bits", "ROWS": "rows", "STAGES": "stages",
+    "BYTES": "bytes", "CHARS": "characters", "BITS": "bits", "ROWS": "rows", "STAGES": "stages", "LINES": "lines",
     "S": "seconds", "DEPTH": "levels", "BATCH": "jobs", "TOGETHER": "jobs", "NAMES": "names",
     "COUNT": "jobs", "CAUSES": "links", "HEADERS": "headers", "CODES": "codes", "FACTS": "facts", "READ": "bytes",
     "TOKENS": "tokens", "CAPTURES": "captures", "PROCESSES": "processes",

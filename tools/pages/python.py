@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tools.pages.text import Missing, code, prose, table
 
 import perdure
-from perdure.app.gates import GateStanding
 from perdure.app.jobs import Jobs
+from perdure.app.session.gate_standing import GateStanding
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.operate.eligible import RedrivePreview
@@ -30,7 +30,18 @@ from perdure.model.runs import RunCounts
 from perdure.model.views import PayloadView, Preview
 
 EXAMPLES = Path(__file__).with_name("examples")
-SECTIONS = ("app", "stages", "jobs", "runs", "dead", "policies", "gates", "changes", "errors")
+SECTIONS = (
+    "app",
+    "stages",
+    "jobs",
+    "runs",
+    "dead",
+    "policies",
+    "gates",
+    "changes",
+    "settings",
+    "errors",
+)
 
 # What callers are given and never make: where it comes from stands in place of a constructor.
 GIVEN: dict[type, str] = {
@@ -40,6 +51,7 @@ GIVEN: dict[type, str] = {
     perdure.DeadLetters: "`App.dead`",
     perdure.Redrive: "`DeadLetters.redrive` and the methods of `Jobs`",
     perdure.Listener: "`App.follow`",
+    perdure.Settings: "`load_settings` and `App.settings`",
     Jobs: "`App.jobs`",
     EmbeddedWorker: "`App.working`",
 }
@@ -48,7 +60,7 @@ VALUES = (BulkView, Fed, GateStanding, PayloadView, Preview, RedrivePreview, Run
 # Called by the engine, on values that it alone has.
 INSIDE = {
     "Item.options", "Listener.fail", "Listener.hand", "Listener.has_room",
-    "Match.fits", "Match.is_by_status_alone", "Vocabulary.meaning_of",
+    "Match.fits", "Match.is_by_status_alone", "Settings.with_given", "Vocabulary.meaning_of",
 }  # fmt: skip
 LINKS = {
     "Kind": "[Failure kinds](kinds.md) says what each of them means.",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 from tools.pages.text import code, facts, prose, table
 
-from perdure.config import SETTINGS
+from perdure.config import SETTINGS, variable_of
 from perdure.surfaces.cli.root import cli
 
 
@@ -13,14 +13,17 @@ def settings_page() -> list[str]:
     lines = [
         "# Settings",
         "",
-        "An argument or an option beats the environment variable, which beats the default.",
+        "An argument or an option beats the environment variable, which beats the settings file, which beats the default.",
+        "The file is `perdure.toml` in the working folder, or the one that `PERDURE_CONFIG` names; where that is empty, none is",
+        "read. It has a line for each setting, as in `concurrency = 8`.",
+        "`perdure config show --origin` says what is in force and where it comes from. [More](../howto-settings.md).",
         "",
     ]
     for one in SETTINGS:
         lines += [f"## {one.name}", "", one.help, ""]
         lines += facts(
             {
-                "variable": code(one.variable),
+                "variable": code(variable_of(one)),
                 "type": one.type.__name__,
                 "default": code(one.default),
                 "unit": one.unit,

@@ -14,7 +14,7 @@ from perdure.app.surface.policies import (
 )
 from perdure.app.worker.lane_names import check_served, lanes_served
 from perdure.app.worker.processes import supervise, work
-from perdure.config import check_times, misspelt_variables
+from perdure.config import check_times, file_path as settings_file, misspelt_variables
 
 __all__ = [
     "App",
@@ -23,6 +23,7 @@ __all__ = [
     "Pipeline",
     "check_served",
     "check_times",
+    "settings_file",
     "settings_in_force",
     "explain_spec",
     "falling_otherwise",

@@ -6,17 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
+from perdure.app.calling.calls import terms_of
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
-from perdure.app.gates import GateStanding, standing_of
 from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Run
+from perdure.app.session.gate_standing import GateStanding, standing_of
 from perdure.app.session.session import Session
+from perdure.app.session.settings import Settings, load_settings
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.checks.missing_extras import check_extras
-from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.batch.runs import find_run
 from perdure.engine.gates.upstreams import DeclaredUpstream, upstream_limits
@@ -27,6 +28,9 @@ from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
 from perdure.model.errors import CallerError, ConfigError, UnknownName
+from perdure.model.events import Event
+from perdure.model.jobs import OnLost
+from perdure.model.views import Stats
 from perdure.observers.log import log_event
 from perdure.ports import Observer
 from perdure.rules.field_checks import instance
@@ -40,7 +44,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class App:
     """Stages, pipelines and the store that keeps their jobs.
 
-    ``store`` is a URL; without one it is PERDURE_STORE, else ``perdure.db`` beside you. With ``read_only`` the store
+    ``store`` is a URL; without one it is PERDURE_STORE, the ``store`` of perdure.toml, or ``perdure.db`` beside you.
+    ``settings`` are those of `load_settings`, for an application that has names of its own for them; without any they
+    are read now, from perdure.toml beside you and the environment. With ``read_only`` the store
     must be there, and whatever would write to it is refused: for old files and backups, and for eyes only.
     """
 
@@ -50,11 +56,16 @@ class App:
         *,
         observers: Iterable[Observer] = (),
         read_only: bool = False,
+        settings: Settings | None = None,
     ) -> None:
+        if settings is not None:
+            instance("settings of an App", settings, Settings)
+        found = (settings or load_settings()).with_given({"store": store})
         self._session = Session(
-            urls.settled_url(load(store=store).store),
-            Observers([log_event, *observers]),
+            urls.settled_url(found.config.store),
+            Observers([self._log, *observers]),
             read_only=read_only,
+            settings=found,
         )
         self._stages: dict[Callable[..., Any], Stage] = {}
         self._pipelines: dict[str, Pipeline] = {}
@@ -158,17 +169,21 @@ class App:
         queue: str = "default",
         category: str = "default",
         source_exists: Callable[[Any], Any] | None = None,
+        sync_policy: str | os.PathLike[str] | Policy | None = None,
     ) -> Pipeline:
         """Declare a pipeline: items walk through the stages in this order.
 
         ``source_exists``, sync or async, is asked with the item before a dead letter is given a new life: whether
-        what the item refers to is still there.
+        what the item refers to is still there. With a ``sync_policy``, as "gateway-sync", an HTTP request that waits for its job's result
+        (``Prefer: wait``) has it called in the server's process, by that policy; otherwise a worker does it.
         """
         if name in self._pipelines:
             raise ConfigError(f"pipeline {name!r} is declared twice; names must differ")
         laid = LaidPipeline(
             name, queue, category, tuple(self._stage_of(name, call) for call in stages)
         )
+        if sync_policy is not None:
+            self._session.sync_policies[name] = _sync_policy(name, sync_policy)
         self._session.laid_pipelines[name] = laid
         if source_exists is not None:
             self._session.checks[name] = source_check(source_exists)
@@ -240,6 +255,15 @@ class App:
             raise UnknownName(f"this app has no pipeline {name!r}; it has: {known}")
         return self._pipelines[name]
 
+    def stats(self) -> Stats:
+        """How many jobs stand where, what has happened since the store was made, and what jobs have died of.
+
+        From tallies that are kept as jobs move: it costs the same, however many jobs there are. The fields are those of
+        ``GET /api/stats``.
+        """
+        reader = self._session.opened.reader
+        return Stats(reader.depths(), reader.flows(), reader.deaths())
+
     @property
     def pipelines(self) -> tuple[str, ...]:
         """The names of all pipelines."""
@@ -249,6 +273,11 @@ class App:
     def url(self) -> str:
         """The URL of the store."""
         return self._session.url
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force, and where each comes from."""
+        return self._session.settings
 
     def gate(self, name: str) -> GateStanding:
         """How the gate of an upstream or a credential stands now, for a line to those who wait while it is held."""
@@ -287,7 +316,8 @@ class App:
                 "a worker inside this process is this one process; for more of them, start beside it: "
                 "perdure worker APP --processes N"
             )
-        config = load(store=self.url, concurrency=concurrency, **tuning)
+        given = {"store": self.url, "concurrency": concurrency, **tuning}
+        config = self.settings.with_given(given).config
         return EmbeddedWorker(self._session, config, queues=queues, categories=categories)
 
     @contextmanager
@@ -315,6 +345,9 @@ class App:
         """Disconnect from the store. An app is not used up by that: what is asked of it later connects it again."""
         self._session.close()
 
+    def _log(self, event: Event) -> None:
+        log_event(event, self._session.aliases_of)
+
     def _stage_of(self, pipeline: str, call: Callable[..., Any]) -> Stage:
         if not callable(call):
             raise ConfigError(
@@ -328,3 +361,10 @@ class App:
                 "put @app.stage above it"
             )
         return self._stages[call]
+
+
+def _sync_policy(pipeline: str, policy: str | os.PathLike[str] | Policy) -> Policy:
+    try:
+        return terms_of(policy, 1.0, OnLost.HAND_OVER).policy
+    except CallerError as wrong:
+        raise ConfigError(f"sync_policy of pipeline {pipeline!r}: {wrong}") from None

@@ -92,7 +92,7 @@ class Pipeline:
             ordered_at=ordered_at,
         )
         done = enqueue(self._session.opened.store, [job], within=within)
-        return self._refs(done, within, request_id)[0]
+        return self._refs(done, within, request_id, owner)[0]
 
     def enqueue_many(
         self,
@@ -127,10 +127,12 @@ class Pipeline:
             request_id=request_id,
             ordered_at=ordered_at,
         )
-        requests: dict[str, str] = {}  # by job, for those that bring one
-        done = enqueue(self._session.opened.store, _note_requests(jobs, requests), within=within)
-        first = next((requests.get(one.id) for one in done if one.created), None)
-        return self._refs(done, within, first)
+        own: dict[str, tuple[str | None, str]] = {}  # by job, for those that bring either
+        noted = _note_own(jobs, owner, own)
+        done = enqueue(self._session.opened.store, noted, within=within)
+        plain = (None, owner)
+        first = next((own.get(one.id, plain) for one in done if one.created), plain)
+        return self._refs(done, within, *first)
 
     def run(
         self,
@@ -239,7 +241,14 @@ class Pipeline:
         return await self._make_call(item, terms, owner=owner, key=key, request_id=request_id)
 
     async def _make_call(
-        self, item: Any, terms: CallTerms, *, owner: str, key: str | None, request_id: str | None
+        self,
+        item: Any,
+        terms: CallTerms,
+        *,
+        owner: str,
+        key: str | None,
+        request_id: str | None,
+        begun: Callable[[str], object] = lambda id: None,
     ) -> Called:
         policies = (terms.policy, *(stage.policy for stage in self._laid.stages))
         job = partial(
@@ -251,7 +260,7 @@ class Pipeline:
             policies_s=shortest_s(policies),
         )
         session = self._session
-        over = await session.calls.call(lambda: session.opened, self._laid, job, terms)
+        over = await session.calls.call(lambda: session.opened, self._laid, job, terms, begun)
         return called_of(over, session)
 
     def _feed(
@@ -308,9 +317,13 @@ class Pipeline:
                 f"what holds the store ({busy}); call App.ready before it begins"
             ) from busy
 
-    def _refs(self, done: list[Enqueued], within: object, request_id: str | None) -> list[JobRef]:
+    def _refs(
+        self, done: list[Enqueued], within: object, request_id: str | None, owner: str
+    ) -> list[JobRef]:
         if within is None:  # else it is not durable yet, and may never be
-            self._session.observers.tell_enqueued(self.name, done, request_id=request_id)
+            self._session.observers.tell_enqueued(
+                self.name, done, request_id=request_id, owner=owner
+            )
         return [JobRef(one.id, one.created, self._session) for one in done]
 
 
@@ -323,9 +336,11 @@ def _check_many(items: object) -> None:
         )
 
 
-def _note_requests(jobs: Iterable[NewJob], requests: dict[str, str]) -> Iterator[NewJob]:
-    """The same jobs, their request ids written down."""
+def _note_own(
+    jobs: Iterable[NewJob], owner: str, own: dict[str, tuple[str | None, str]]
+) -> Iterator[NewJob]:
+    """The same jobs, the request ids and owners that are their own written down."""
     for job in jobs:
-        if job.request_id is not None:
-            requests[job.id] = job.request_id
+        if job.request_id is not None or job.owner != owner:
+            own[job.id] = (job.request_id, job.owner)
         yield job

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,6 +18,7 @@ from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.batch.unattended import Attendance
 from perdure.engine.payloads import decode
 from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
+from perdure.model.aliases import under_aliases
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
@@ -40,6 +41,7 @@ class Result:
     error_code: str | None = None
     error: str | None = None
     error_detail: str | None = None
+    _aliases: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -50,17 +52,16 @@ class Result:
         """The result as a JSON object. A line of a file of failures has also what is ``internal``."""
         named: dict[str, Any] = {"key": self.key, "job_id": self.job_id}
         if self.ok:
-            return named | {"result": self.value} | ({"label": self.label} if self.label else {})
-        return (
-            named
-            | {
+            named |= {"result": self.value} | ({"label": self.label} if self.label else {})
+        else:
+            named |= {
                 "state": self.state.value,
                 "error_kind": self.error_kind,
                 "error_code": self.error_code,
                 "error": self.error,
             }
-            | ({"error_detail": self.error_detail} if internal else {})
-        )
+            named |= {"error_detail": self.error_detail} if internal else {}
+        return under_aliases(named, self._aliases)
 
 
 class Run:
@@ -160,10 +161,11 @@ class Run:
             if wait
             else ended_so_far(reader, self._run, redriven=redriven)
         )
+        aliases = self._session.aliases_of(self._run.pipeline)
         for item in items:
             pauses.begin()
             if failed or item.state is State.SUCCEEDED:
-                yield result_of(item)
+                yield result_of(item, aliases)
 
     def write_results(
         self, path: str | os.PathLike[str], *, order: Literal["items", "ended"] = "items"
@@ -271,11 +273,11 @@ def _check_over(run: RunView, wait_s: float | None) -> RunView:
     return run
 
 
-def result_of(item: ItemView) -> Result:
+def result_of(item: ItemView, aliases: Mapping[str, str]) -> Result:
     """An item as its user sees it."""
     if item.state is State.SUCCEEDED:
         value = decode(item.result_json or "null")
-        return Result(item.key, item.id, item.state, value, item.label)
+        return Result(item.key, item.id, item.state, value, item.label, _aliases=aliases)
     return Result(
         item.key,
         item.id,
@@ -284,6 +286,7 @@ def result_of(item: ItemView) -> Result:
         error_code=item.error_code,
         error=item.error_message,
         error_detail=item.error_detail,
+        _aliases=aliases,
     )
 
 

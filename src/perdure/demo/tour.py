@@ -151,7 +151,7 @@ def _command(order: TourOrder) -> list[str]:
 def _environment(order: TourOrder, upstream: str) -> dict[str, str]:
     """Ours, without the settings that somebody may have made for work of their own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
-    return {**kept, "PERDURE_STORE": order.store, UPSTREAM: upstream}
+    return {**kept, "PERDURE_CONFIG": "", "PERDURE_STORE": order.store, UPSTREAM: upstream}
 
 
 @dataclass(slots=True)

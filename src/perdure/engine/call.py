@@ -230,7 +230,7 @@ class Call:
             return decision
         text = f"hand over to a durable job: {why_not}; otherwise: {decision.why.text}"
         why = replace(decision.why, text=text)
-        return HandOver(decision.delay_s, decision.kind, why, decision.hold)
+        return HandOver(decision.delay_s, decision.kind, why, decision.hold, hinted=decision.hinted)
 
     def _why_not_here(self, retry: Retry, gate: GateView) -> str | None:
         if gate.state != "flowing":
@@ -345,12 +345,13 @@ class Call:
         return self._end_of(answer)
 
     def _tell_accepted(self, answer: Enqueued) -> None:
-        self._observers.tell_enqueued(self._laid.name, [answer], request_id=self._job.request_id)
+        job, name = self._job, self._laid.name
+        self._observers.tell_enqueued(name, [answer], request_id=job.request_id, owner=job.owner)
 
     def _take(self, claim: Claim, pause_s: float) -> Step:
         self._claim = claim
         self._taken_s = self._clock.monotonic()
-        self._observers.tell_claimed(claim)
+        self._observers.tell_claimed(claim, self._worker)
         if claim.damage is not None:
             text = f"hand over to a durable job: the stored job is damaged, {claim.damage}"
             why = self._because(text, "damage")

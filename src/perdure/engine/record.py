@@ -55,7 +55,7 @@ from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Usage()
 _NO_EVIDENCE = Evidence()
-_NAMED = ("no", "id", "token", "pipeline", "run", "request_id")
+_NAMED = ("no", "id", "token", "pipeline", "run", "request_id", "owner")
 _KEPT = (*_NAMED, "stage", "lane", "counters", "past", "isolation")
 EXPIRED_WORDS = "the deadline passed while the job waited"
 
@@ -98,7 +98,8 @@ def _record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: St
         case HandOver(delay_s, kind, _, _):
             status = AttemptStatus.HANDED_OVER
             again = _requeue_record(ending, decision, stage, status, None, delay_s, kind)
-            return replace(again, counters=ZERO, past=ZERO, isolation=0)
+            attempts_max = stage.policy.attempts_max  # it is judged by that from now on
+            return replace(again, counters=ZERO, past=ZERO, isolation=0, attempts_max=attempts_max)
         case Fail():
             return _failure_record(ending, decision, stage)
         case CancelJob():
@@ -110,7 +111,8 @@ def _record_of(ending: Ending, decision: Decision, laid: LaidPipeline, stage: St
 
 def in_place(retry: Record) -> Record:
     """A retry for which its caller waits itself, so the store claims the job again at once."""
-    return replace(retry, move=Move.REPEAT, state=State.PROCESSING, delay_s=0.0, reclaim=True)
+    again = replace(retry, move=Move.REPEAT, state=State.PROCESSING, reclaim=True)
+    return replace(again, delay_s=0.0, pause_s=retry.delay_s or 0.0)
 
 
 def outcome_of_refusal(record: Record, reason: str) -> Unstorable | Raised:
@@ -174,9 +176,10 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
     following = laid.after(claim.stage)
     if following is None:
         result = {"result_json": decision.value_json, "label": decision.label}
-        return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, **result)
+        age_s = claim.age_s(ending.elapsed_s)
+        return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
     past = claim.past.plus(claim.counters)
-    isolation = _isolation(ZERO, past, following.policy)
+    isolation = claim.isolation if following.policy.scope is Scope.JOB else 0
     carry_on = ending.carry_on and isolation == claim.isolation == 0
     return _record(
         claim,
@@ -208,6 +211,7 @@ def _requeue_record(
     claim, policy = ending.claim, ending.policy or stage.policy
     code, message = _public_words(ending, stage, kind)
     counters = _raise_counters(claim.counters, counted, policy, delay_s)
+    crashed = counted is Counted.CRASHES and not getattr(ending.outcome, "apart", False)
     move = Move.RELEASE if counted is Counted.RELEASES else Move.RETRY
     return _record(
         claim,
@@ -215,9 +219,10 @@ def _requeue_record(
         State.QUEUED,
         attempt=_attempt(ending, decision, stage, status, counted, kind),
         counters=counters,
-        isolation=_isolation(counters, claim.past, policy),
+        isolation=_isolation(counters, claim.past, policy) if crashed else claim.isolation,
         delay_s=delay_s,
         attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
+        hinted=None if isinstance(decision, Release) else decision.hinted,
         error_kind=None if kind is None else kind.value,
         error_code=code,
         error_message=message,
@@ -263,6 +268,7 @@ def _attempt(
 ) -> Attempt:
     claim, policy = ending.claim, ending.policy or stage.policy
     seen, usage = _evidence_in(ending.outcome), ending.usage or _NOTHING
+    called = stage.upstream is not None and _has_begun(ending.outcome)
     return Attempt(
         stage=claim.stage,
         number=claim.counters.starts,
@@ -282,7 +288,8 @@ def _attempt(
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cost_nusd=round(usage.cost_usd * NANO),
-        called=stage.upstream is not None and _has_begun(ending.outcome),
+        called=called,
+        upstream=stage.upstream if called else None,
     )
 
 
@@ -395,6 +402,6 @@ def _retry_status(counted: Counted) -> AttemptStatus:
 
 
 def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:
-    """Suspects run apart: 1 beside others after one crash, 2 alone after two."""
+    """After a crash of the worker suspects run apart: 1 beside others after one crash, 2 alone after two."""
     crashes = counters.crashes + (past.crashes if policy.scope is Scope.JOB else 0)
     return min(crashes, 2)

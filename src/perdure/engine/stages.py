@@ -111,7 +111,8 @@ class Stage:
 class LaidPipeline:
     """A pipeline laid out on its lanes, as a worker runs it.
 
-    ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies.
+    ``deadline_s`` is the total time of a job that brings none of its own: the smallest of the stages' policies. ``aliases``
+    are the second names of fields that the vocabularies of these policies bring; where two differ, the earlier stage's.
     """
 
     name: str
@@ -122,6 +123,7 @@ class LaidPipeline:
     _beside: dict[int, dict[str, int]] = field(default_factory=dict, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     deadline_s: float | None = field(init=False, repr=False, compare=False)
+    aliases: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, name in (
@@ -143,6 +145,10 @@ class LaidPipeline:
                 )
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
         object.__setattr__(self, "deadline_s", shortest_s(one.policy for one in self.stages))
+        aliases: dict[str, str] = {}
+        for one in reversed(self.stages):
+            aliases |= one.policy.vocabulary.aliases
+        object.__setattr__(self, "aliases", aliases)
 
     def lanes(self, run: int | None = None) -> list[Lane]:
         """The lanes that the pipeline needs, for its jobs outside of runs or for those of one."""
@@ -363,14 +369,14 @@ def _check_returns(name: str, call: object) -> None:
 
     What a stage calls elsewhere is not seen here, and is refused when it is called.
     """
-    if any("complete" in code.co_names and _has_word(code, "within") for code in _codes(call)):
+    if any("complete" in code.co_names and has_word(code, "within") for code in codes_in(call)):
         raise ConfigError(
             f"stage {name!r} has process=True and calls complete(within=...), but a child process has no "
             "way to the store; declare it without process=True, or let the next stage write the rows"
         )
 
 
-def _codes(call: object) -> Iterator[CodeType]:
+def codes_in(call: object) -> Iterator[CodeType]:
     """The code of a function, and of those that are defined in it."""
     left = [getattr(call, "__code__", None)]
     while left:
@@ -380,6 +386,6 @@ def _codes(call: object) -> Iterator[CodeType]:
             left += [one for one in code.co_consts if isinstance(one, CodeType)]
 
 
-def _has_word(code: CodeType, word: str) -> bool:
+def has_word(code: CodeType, word: str) -> bool:
     """Whether it passes an argument of this name: the names of a call's arguments are one constant."""
     return any(isinstance(one, tuple) and word in one for one in code.co_consts)

@@ -1,10 +1,12 @@
 """What to do about a verdict, and why: the noun between *decide* and *record*."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from perdure.model.kinds import Kind, PauseScope
+from perdure.model.nouns import replace
 from perdure.model.states import FailedReason
 
 
@@ -22,7 +24,8 @@ class Counted(StrEnum):
 class Why(Struct, frozen=True):
     """A decision explained: stored with the attempt, readable years later.
 
-    ``rule`` is the policy's rule that decided, ``matched`` the matcher that named the kind.
+    ``rule`` is the policy's rule that decided, ``matched`` the matcher that named the kind. ``public`` is the text as its
+    owner may read it, where ``text`` says something of what was raised.
     """
 
     text: str
@@ -33,6 +36,12 @@ class Why(Struct, frozen=True):
     jitter_s: float | None = None
     hint_s: float | None = None
     gate: str = "flowing"
+    public: str | UnsetType = UNSET
+
+    def with_text(self, put: Callable[[str], str]) -> "Why":
+        """The same in other words, in both texts."""
+        public = self.public if self.public is UNSET else put(self.public)
+        return replace(self, text=put(self.text), public=public)
 
 
 class Hold(Struct, frozen=True):
@@ -53,7 +62,8 @@ class Succeed(Struct, frozen=True):
 class Retry(Struct, frozen=True):
     """Queue the job again, due after ``delay_s`` by the store's clock.
 
-    ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told.
+    ``attempts_max`` is how many failures of this kind the policy allows, here as in `Fail`; to be told. ``hinted``: the
+    delay is the one that the upstream asked for, and not ours; to be told, here as in `HandOver`.
     """
 
     delay_s: float
@@ -62,6 +72,7 @@ class Retry(Struct, frozen=True):
     why: Why
     hold: Hold | None = None
     attempts_max: int | None = None
+    hinted: bool = False
 
 
 class Fail(Struct, frozen=True):
@@ -85,6 +96,7 @@ class HandOver(Struct, frozen=True):
     kind: Kind | None
     why: Why
     hold: Hold | None = None
+    hinted: bool = False
 
 
 class CancelJob(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What we tell the world, always after it is durable: the noun of *observe*.
 
 `EVENTS` says of every event how loud it is in the log, what it means and which fields it has; `FIELDS` says what each
-field means. The log and the generated reference are made from them.
+field means. The log and the generated reference are made from them: a field that is not in an event's row is not logged.
 """
 
 from enum import StrEnum
@@ -29,6 +29,7 @@ class EventName(StrEnum):
     JOB_DISCARDED = "job_discarded"
     JOB_BROUGHT_FORWARD = "job_brought_forward"
     RESULT_REFUSED = "result_refused"
+    METRICS_SERVED = "metrics_served"
     WORKER_STARTED = "worker_started"
     WORKER_DELAYED = "worker_delayed"
     WORKER_LOST = "worker_lost"
@@ -50,6 +51,7 @@ class EventName(StrEnum):
     GATE_PROBED = "gate_probed"
     GATE_PACED = "gate_paced"
     GATE_ALERT = "gate_alert"
+    LINES_DROPPED = "lines_dropped"
 
 
 class Event(Struct, frozen=True):
@@ -71,13 +73,14 @@ class EventFacts(Struct, frozen=True):
 FIELDS: dict[str, str] = {
     "job_id": "the job",
     "request_id": "the id of the request that the job came with, else the job's own id",
+    "owner": "whose job it is, where an owner was given",
     "pipeline": "the pipeline of the job or the run",
     "queue": "the queue of the lane",
     "category": "the category of the lane",
     "stage": "the stage that was attempted, or that is next",
-    "run_no": "the number of the run that the job belongs to",
-    "run_id": "the run",
-    "run": "the name of the run",
+    "run": "the number of the run, or of the one that the job belongs to",
+    "run_id": "the id of the run",
+    "run_name": "the name of the run",
     "bulk_id": "the bulk operation",
     "verb": "what the bulk operation does",
     "count": "how many items were accepted",
@@ -86,16 +89,21 @@ FIELDS: dict[str, str] = {
     "failures": "failures counted at this stage so far",
     "attempts_max": "the number of failures at which the job fails",
     "duration_ms": "how long the attempt took",
+    "age_ms": "of a job that has succeeded: from the moment by which it stood in line to its success",
     "delay_ms": "how long the job waits for its next attempt",
-    "status": "the state of the job, the run, the bulk operation or the gate after this",
+    "hinted": "whether that is what the upstream asked for; else it is the policy's, or the stage's own",
+    "status": "the state of the job, the run or the bulk operation after this",
     "before": "the status of the run before this",
     "reason": "why; of a failed job one of its four reasons",
     "error_kind": "the kind of the failure",
     "error_code": "its code in the policy's vocabulary",
     "error_message": "its message for users",
+    "captures": "how many pieces of raw output the attempt has put aside",
     "raised": "the class of the exception, and the module and the line of your own code that raised it, or called who did",
+    "upstream": "the upstream that the attempt has called",
     "upstream_status": "the HTTP status that the upstream gave",
-    "gate": "the gate, or how the upstream's gate stood when the attempt was judged",
+    "gate": "the name of the gate, which is that of an upstream or of a credential",
+    "gate_state": "how the gate stands after this; of an attempt, how its upstream's stood when it was judged",
     "done": "of a stage: steps done; of a bulk operation: jobs changed",
     "total": "of a stage: steps in all; of a run: its items",
     "note": "the stage's own words",
@@ -110,6 +118,7 @@ FIELDS: dict[str, str] = {
     "pid": "the id of the process",
     "exit": "its exit status, or the signal that ended it",
     "why": "how it is known that the worker is gone",
+    "address": "where the metrics are read",
     "in_hand": "jobs that the worker still holds",
     "grace_s": "how long they may take to finish",
     "lost": "slots that cannot be used",
@@ -122,46 +131,51 @@ FIELDS: dict[str, str] = {
     "generation": "the number of changes of the gate so far",
     "rate_per_s": "calls a second from now on",
     "was_per_s": "calls a second before this",
+    "dropped": "log lines that were not written, since this was last told",
 }
 
+_WHOSE = ("job_id", "request_id", "owner", "pipeline", "run")
 _SETTLED = (
-    "job_id",
-    "request_id",
-    "pipeline",
-    "run_no",
+    *_WHOSE,
+    "worker",
     "status",
     "stage",
     "attempt",
     "failures",
     "attempts_max",
     "duration_ms",
+    "age_ms",
     "reason",
     "error_kind",
     "error_code",
     "raised",
+    "upstream",
     "upstream_status",
-    "gate",
+    "gate_state",
     "delay_ms",
+    "hinted",
     "error_message",
+    "captures",
 )
 
 # Of every day's work the first attempt is quiet; that another one began, or came through, is told beside what failed.
 EVENTS: dict[EventName, EventFacts] = {
     EventName.JOB_ENQUEUED: EventFacts(
         "debug",
-        "Items were accepted: `count` of them, the first being `job_id`. Items whose key was taken are not told.",
-        ("job_id", "request_id", "pipeline", "count"),
+        "Items were accepted: `count` of them, the first being `job_id`, whose `request_id` and `owner` these are. Items "
+        "whose key was taken are not told.",
+        ("job_id", "request_id", "owner", "pipeline", "run", "count"),
     ),
     EventName.JOB_CLAIMED: EventFacts(
         "debug",
         "A job is in this worker's hands and its stage starts, for the `attempt`-th time in this life.",
-        ("job_id", "request_id", "pipeline", "run_no", "stage", "attempt", "token"),
+        (*_WHOSE, "worker", "status", "stage", "attempt", "token"),
         level_again="info",
     ),
     EventName.JOB_PROGRESSED: EventFacts(
         "debug",
         "A stage says how far it is. Told at most once a second, and the one event that stands for nothing durable.",
-        ("job_id", "request_id", "stage", "attempt", "done", "total", "note"),
+        (*_WHOSE, "stage", "attempt", "done", "total", "note"),
     ),
     EventName.JOB_ADVANCED: EventFacts(
         "debug",
@@ -171,9 +185,11 @@ EVENTS: dict[EventName, EventFacts] = {
     ),
     EventName.JOB_RETRIED: EventFacts(
         "info",
-        "An attempt has ended, and the job is queued again, due after `delay_ms`. `failures` of `attempts_max` are "
+        "An attempt has ended, and the job is queued again, due after `delay_ms`; or its caller waits for so long, and "
+        "tries it again. `failures` of `attempts_max` are "
         "counted so far. `error_kind` is our name of the failure, `error_code` and `error_message` are those of the "
-        "policy's vocabulary; `upstream_status` is the HTTP status that the upstream gave, `gate` how its gate stood.",
+        "policy's vocabulary; `upstream_status` is the HTTP status that the upstream gave, `gate_state` how its gate "
+        "stood, `hinted` whether it asked for this delay.",
         _SETTLED,
     ),
     EventName.JOB_RELEASED: EventFacts(
@@ -200,23 +216,28 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.JOB_REVIVED: EventFacts(
         "info",
         "A person has given a dead letter a new life.",
-        ("job_id", "request_id", "stage", "by_whom", "reason"),
+        ("job_id", "request_id", "owner", "stage", "by_whom", "reason"),
     ),
     EventName.JOB_DISCARDED: EventFacts(
         "info",
         "A person has marked a dead letter as dealt with.",
-        ("job_id", "request_id", "by_whom", "reason"),
+        ("job_id", "request_id", "owner", "by_whom", "reason"),
     ),
     EventName.JOB_BROUGHT_FORWARD: EventFacts(
         "info",
         "A person has let a job that waited be due now.",
-        ("job_id", "request_id", "by_whom", "reason"),
+        ("job_id", "request_id", "owner", "by_whom", "reason"),
     ),
     EventName.RESULT_REFUSED: EventFacts(
         "warning",
         "The store did not accept what a worker said about an attempt: another hand has the job, or the row could not "
         "be written.",
-        ("job_id", "request_id", "token", "reason"),
+        (*_WHOSE, "worker", "stage", "attempt", "token", "reason"),
+    ),
+    EventName.METRICS_SERVED: EventFacts(
+        "info",
+        "A supervisor offers the metrics of its working processes and of the store.",
+        ("address",),
     ),
     EventName.WORKER_STARTED: EventFacts(
         "info",
@@ -266,7 +287,7 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.SUSPECTS_LEFT: EventFacts(
         "warning",
         "Jobs that were in hand when a process died have waited for a while, and no worker started with `perdure "
-        "worker` has come for them: a worker inside another process leaves them alone.",
+        "worker` has come for them: a worker inside another process leaves them alone. Start one, with `perdure worker APP`.",
         ("waited_s",),
     ),
     EventName.STORE_AWAY: EventFacts(
@@ -293,19 +314,30 @@ EVENTS: dict[EventName, EventFacts] = {
     EventName.RUN_CHANGED: EventFacts(
         "info",
         "A run has another status: `before` and `status` say which, `reason` why, with its counts.",
-        ("run_id", "run", "pipeline", "status", "before", "reason", "total", "succeeded", "failed"),
+        (
+            "run",
+            "run_id",
+            "run_name",
+            "pipeline",
+            "status",
+            "before",
+            "reason",
+            "total",
+            "succeeded",
+            "failed",
+        ),
     ),
     EventName.RUN_FEED_WAITING: EventFacts(
         "info",
         "Feeding a run waits because `backlog_max` of its items are open and none is worked off; told every 30 "
         "seconds.",
-        ("run_id", "run", "pipeline", "open", "backlog_max", "status"),
+        ("run", "run_id", "run_name", "pipeline", "open", "backlog_max", "status"),
     ),
     EventName.RUN_UNATTENDED: EventFacts(
         "warning",
         "Nobody works on a run that somebody feeds or waits for: none of its items has moved for 10 seconds, and `reason` "
         "says what is missing. Told by who waits, again every minute.",
-        ("run_id", "run", "pipeline", "open", "reason"),
+        ("run", "run_id", "run_name", "pipeline", "open", "reason"),
     ),
     EventName.BULK_CHANGED: EventFacts(
         "info",
@@ -316,12 +348,12 @@ EVENTS: dict[EventName, EventFacts] = {
         "warning",
         "The gate of an upstream or a credential is held, or flows again: `move` says how that came, `reason` why. "
         "Told by the worker whose write it was.",
-        ("gate", "status", "move", "reason", "generation"),
+        ("gate", "gate_state", "move", "reason", "generation"),
     ),
     EventName.GATE_PROBED: EventFacts(
         "info",
         "A probe of a held gate went out, was lost, or ended without letting the gate flow.",
-        ("gate", "status", "move", "reason", "generation"),
+        ("gate", "gate_state", "move", "reason", "generation"),
     ),
     EventName.GATE_PACED: EventFacts(
         "info",
@@ -334,5 +366,11 @@ EVENTS: dict[EventName, EventFacts] = {
         "error",
         "A gate is held until a person releases it: a bill, a key, or a pause longer than we wait for.",
         ("gate", "reason"),
+    ),
+    EventName.LINES_DROPPED: EventFacts(
+        "warning",
+        "The log has lost lines: whoever reads it did not take them for a while, or was gone. The log writes this by "
+        "itself as soon as lines are taken again; observers are not told.",
+        ("dropped",),
     ),
 }

@@ -131,7 +131,8 @@ class Claim(Struct, frozen=True, gc=False):
     """A job in the hands of one worker for one stage, under a numbered lease (the token).
 
     ``damage`` says what is unreadable in the stored row; such a job is claimed to be settled, not
-    to be run. ``request_id`` is the job's: what its caller gave, or else its id.
+    to be run. ``request_id`` is the job's: what its caller gave, or else its id. ``ordered_at`` is the moment by which
+    it stands in line, from which its time to success counts.
     """
 
     no: int
@@ -155,6 +156,13 @@ class Claim(Struct, frozen=True, gc=False):
     damage: str | None = None
     tokens: int | None = None
     request_id: str = ""
+    ordered_at: datetime | None = None
+
+    def age_s(self, elapsed_s: float) -> float | None:
+        """From the moment by which the job stood in line to so long after this claim; by the store's clock up to the claim."""
+        if self.ordered_at is None:
+            return None
+        return max(0.0, (self.claimed_at - self.ordered_at).total_seconds()) + elapsed_s
 
 
 class LostClaim(Struct, frozen=True):
@@ -196,6 +204,7 @@ class Expired(Struct, frozen=True):
     isolation: int
     run: int | None = None
     request_id: str = ""
+    owner: str = ""
 
 
 class Part(Struct, frozen=True):
@@ -229,7 +238,8 @@ class ClaimOrder(Struct, frozen=True):
 class Attempt(Struct, frozen=True, gc=False):
     """The row that an ended attempt leaves behind; written once, never changed.
 
-    ``called`` says that its stage names an upstream, and had begun; it is counted in the job's runs, and not kept with the row.
+    ``called`` says that its stage names an upstream, and had begun; it is counted in the job's runs. That ``upstream`` is for
+    those who are told of it. Neither is kept with the row.
     """
 
     stage: str
@@ -251,6 +261,7 @@ class Attempt(Struct, frozen=True, gc=False):
     tokens_out: int = 0
     cost_nusd: int = 0
     called: bool = False
+    upstream: str | None = None
 
 
 class Capture(Struct, frozen=True, gc=False):
@@ -274,7 +285,9 @@ class Record(Struct, frozen=True, gc=False):
     ``lane_from`` is the lane that it leaves, where that is another one.
     ``reclaim`` asks the store to claim the job again for ``stage`` in the same transaction. ``error_code`` is the
     public code of a failure; ``error_detail``, for operators, and ``fingerprint`` are those of one that ends the job.
-    ``pipeline``, ``run``, ``attempts_max`` and ``request_id`` are for those who are told of it: no store writes them.
+    ``pipeline``, ``run``, ``attempts_max``, ``request_id`` and what follows are for those who are told of it: no store
+    writes them. ``age_s`` is from the moment by which the job stood in line to its success, ``hinted`` says that an upstream
+    asked for the delay, and ``pause_s`` is a delay for which the caller of a call waits itself.
     """
 
     no: int
@@ -306,6 +319,10 @@ class Record(Struct, frozen=True, gc=False):
     attempts_max: int | None = None
     lane_from: int | None = None
     request_id: str | None = None
+    age_s: float | None = None
+    owner: str = ""
+    hinted: bool | None = None
+    pause_s: float = 0.0
 
 
 class Receipt(Struct, frozen=True, gc=False):

@@ -52,7 +52,7 @@ class Revival(Struct, frozen=True):
     ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job whose caller
     brought a deadline has as long as in its first life; any other has ``deadline_s``, its policies' total time.
     ``payload_json`` takes the place of the job's payload, and has passed the payload door; the old one is kept
-    with the life that it was for. ``request_id`` is for those who are told of it.
+    with the life that it was for. ``request_id`` and ``owner`` are for those who are told of it.
     """
 
     no: int
@@ -66,15 +66,17 @@ class Revival(Struct, frozen=True):
     deadline_s: float | None = None
     request_id: str | None = None
     payload_json: str | None = None
+    owner: str = ""
 
 
 class Target(Struct, frozen=True):
-    """A job as it was seen; if it has moved on since, nothing is done to it. ``request_id`` is for those who are told."""
+    """A job as it was seen; if it has moved on since, nothing is done to it. ``request_id`` and ``owner`` are for those who are told."""
 
     no: int
     id: str
     token: int
     request_id: str | None = None
+    owner: str = ""
 
 
 class Retention(Struct, frozen=True):

@@ -178,6 +178,11 @@ class Lost(Struct, frozen=True):
 
     death: Death
 
+    @property
+    def apart(self) -> bool:
+        """Whether what died was a process of the stage's own: it has harmed nobody, and makes no suspect."""
+        return isinstance(self.death, StageDeath)
+
 
 class Interrupted(Struct, frozen=True):
     """The worker gave the attempt back unfinished, because it is shutting down; perhaps before its stage had begun."""

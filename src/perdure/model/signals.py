@@ -9,7 +9,10 @@ from perdure.model.limits import DELAY_S_MAX, NAME_CHARS_MAX
 
 
 class Snooze(Struct, frozen=True):
-    """Call this stage again after ``wait_s``; counts neither as a failure nor as a wait."""
+    """Call this stage again after ``wait_s``; counts neither as a failure nor as a wait.
+
+    Whoever sees the job reads its ``reason``.
+    """
 
     wait_s: float
     reason: str = ""
@@ -24,7 +27,7 @@ class Snooze(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """End this job as cancelled."""
+    """End this job as cancelled. Whoever sees the job reads its ``reason``."""
 
     reason: str = ""
 

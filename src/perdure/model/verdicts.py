@@ -19,7 +19,8 @@ class Failure(Struct, frozen=True):
     ``server_says`` is the server's own word on whether to try again, where it gave one.
     ``status`` and ``names`` are kept for policies that list them. ``by_code``: the upstream's own code
     named the kind, which then counts alone. ``origin`` is whose code raised it. ``final``: the next try would
-    end the same, and no policy may ask for it.
+    end the same, and no policy may ask for it. ``apart``: it was a crash in a process of the stage's own, so nobody else
+    is under suspicion, and the next try is apart again.
     """
 
     kind: Kind
@@ -32,6 +33,7 @@ class Failure(Struct, frozen=True):
     by_code: bool = False
     origin: Origin = Origin.UNKNOWN
     final: bool = False
+    apart: bool = False
 
 
 class Pause(Struct, frozen=True):

@@ -6,9 +6,12 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from perdure.model.gates import GateRow
 from perdure.model.jobs import Counters, Lane
+from perdure.model.kinds import KINDS, Kind
 from perdure.model.outcomes import seen_in_words
 from perdure.model.states import AttemptStatus, FailedReason, State
+from perdure.model.workers import WorkerView
 
 
 class JobView(Struct, frozen=True):
@@ -120,6 +123,19 @@ class AttemptView(Struct, frozen=True):
         seen = json.loads(self.evidence_json or "{}")
         return seen_in_words(seen.get("names", ()), seen.get("where", ""), self.message)
 
+    @property
+    def public_message(self) -> str:
+        """What everybody may read of how it went wrong: what the stage has said for them, else what its kind means."""
+        stated = json.loads(self.evidence_json or "{}").get("public_message")
+        kind = Kind(self.kind) if self.kind in set(Kind) else Kind.UNKNOWN
+        return stated or KINDS[kind].sentence
+
+    @property
+    def public_why(self) -> str:
+        """The decision in one sentence, without what only operators may read."""
+        why = json.loads(self.why_json)
+        return str(why.get("public") or why["text"])
+
 
 class CaptureView(Struct, frozen=True):
     """Raw output that was put aside in an attempt, without the output itself."""
@@ -219,6 +235,41 @@ class DeathCount(Struct, frozen=True):
     code: str
     letters: int
     ever: int
+
+
+OPEN = ""  # of lanes that nothing closes
+
+
+class QueueHead(Struct, frozen=True):
+    """Since when the job at the head of a queue's line is due; ``closed`` is what closes its lane, as in `StoreFigures`."""
+
+    queue: str
+    closed: str
+    due_at: datetime
+
+
+class StoreFigures(Struct, frozen=True):
+    """What the tables say of all jobs, gates and workers, read at one moment, for metrics.
+
+    ``depths`` are apart by what closes the lanes in which jobs stand: nothing, `OPEN`; ``held``, a gate; ``paused``, a
+    person. A queue without a job that is due has no head. Of ``deaths`` what struck first of all comes first.
+    """
+
+    now: datetime
+    depths: Mapping[str, list[Depth]]
+    heads: list[QueueHead]
+    flows: list[Flow]
+    deaths: list[DeathCount]
+    gates: list[GateRow]
+    workers: list[WorkerView]
+
+
+class Stats(Struct, frozen=True):
+    """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
+
+    depths: list[Depth]
+    flows: list[Flow]
+    deaths: list[DeathCount]
 
 
 class LaneView(Struct, frozen=True):

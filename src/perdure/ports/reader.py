@@ -1,15 +1,16 @@
 """Plain reads.
 
 What each has to say is defined by the suite in `testing/store_contract/`: `reads.py`, `owner_lists.py`,
-`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`.
+`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.filters import DEAD_LETTERS, EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
 from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
@@ -31,6 +32,7 @@ from perdure.model.views import (
     PayloadView,
     Preview,
     RunFigures,
+    StoreFigures,
 )
 from perdure.model.workers import WorkerView
 
@@ -84,12 +86,24 @@ class Reader(Protocol):
         """What jobs have died of, by kind and code, most frequent first."""
         ...
 
+    def figures(self) -> StoreFigures:
+        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
+        ...
+
     def open_jobs(self, owner: str) -> int:
         """How many jobs of an owner are queued or in work."""
         ...
 
     def lanes(self) -> list[LaneView]:
         """All lanes, what closes them, and how many jobs wait in each."""
+        ...
+
+    def first_due(self) -> dict[int, datetime]:
+        """For each lane with jobs that can run now, suspects apart, since when the first in line could."""
+        ...
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Of these lanes, those whose upstream's or credential's gate lets nothing pass."""
         ...
 
     def attempts(self, job_no: int) -> list[AttemptView]:
@@ -237,6 +251,10 @@ class Reader(Protocol):
 
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Everything in the tables that ought not to be so; with ``run``, only of that run and its jobs."""
+        ...
+
+    def condition(self) -> StoreCondition:
+        """What the store says of itself and of the ground that it stands on; for a person, now and then."""
         ...
 
     def close(self) -> None:

@@ -108,8 +108,10 @@ def classify(
         case TimedOut(timeout_s):
             return Failure(Kind.TIMEOUT, "stage timeout", f"no end within {timeout_s:g} s")
         case Lost(death):
-            rule = "stage process lost" if isinstance(death, StageDeath) else "worker lost"
-            return Failure(Kind.WORKER_LOST, rule, f"{death.subject} {death.in_words()}")
+            apart = isinstance(death, StageDeath)
+            rule = "stage process lost" if apart else "worker lost"
+            detail = f"{death.subject} {death.in_words()}"
+            return Failure(Kind.WORKER_LOST, rule, detail, apart=apart)
         case Snoozed(wait_s, reason):
             return Pause(wait_s, safe_line(reason))
         case Withdrawn(reason) | Revoked(reason):

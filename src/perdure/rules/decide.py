@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from perdure.model.decisions import (
     CancelJob,
@@ -46,7 +46,14 @@ from perdure.rules.foreign_code import answer_of, short_text, try_or_none
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.redact import safe_line
 from perdure.rules.rule_choice import rule_for
-from perdure.rules.sentence import because, hint_words, last_attempt_words, seconds, words
+from perdure.rules.sentence import (
+    because,
+    hint_words,
+    last_attempt_words,
+    raiser_words,
+    seconds,
+    words,
+)
 
 
 class Standing(Struct, frozen=True):
@@ -101,6 +108,7 @@ class _Delay:
     base_s: float
     jitter_s: float
     note: str = ""
+    hinted: bool = False
 
 
 def decide(
@@ -244,15 +252,17 @@ def _decide_crash(case: _Case) -> Answer:
         text = f"fail: {case.failure.detail}, crash {crashes} of {policy.crashes_max} was the last"
         return Fail(FailedReason.CRASHED, Counted.CRASHES, Kind.WORKER_LOST, _why(case, text))
     where = "beside other suspects" if crashes == 1 else "alone in a process of its own"
+    if case.failure.apart:
+        where = "in a new process"
     tail = f"{case.failure.detail}, crash {crashes} of {policy.crashes_max}; it will run {where}"
     if not policy.crash_is_failure:
         why = _why(case, f"retry at once: {tail}")
-        return Retry(0.0, Counted.CRASHES, Kind.WORKER_LOST, why)
+        return Retry(0.0, Counted.CRASHES, Kind.WORKER_LOST, why, None, policy.attempts_max)
     delay = _delay(case, failures)
     why = _why(
         case, f"retry in {seconds(delay.total_s)}: {tail}; counted as a failure{delay.note}", delay
     )
-    return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why)
+    return Retry(delay.total_s, Counted.CRASHES, Kind.WORKER_LOST, why, None, policy.attempts_max)
 
 
 def _is_behind_gate(case: _Case) -> bool:
@@ -263,7 +273,8 @@ def _is_behind_gate(case: _Case) -> bool:
 def _behind_gate(case: _Case) -> Answer:
     if case.gate.probe:
         why = _why(case, f"back to the queue: {words(case.failure)}; it was the gate's probe")
-        return Retry(0.0, Counted.PROBES, case.failure.kind, why, _hold(case))
+        attempts_max = _attempts_max(case)
+        return Retry(0.0, Counted.PROBES, case.failure.kind, why, _hold(case), attempts_max)
     return _waiting(case, _hold(case))
 
 
@@ -275,7 +286,8 @@ def _decide_pause(standing: Standing, wait_s: float, reason: str, policy: Policy
         return Fail(FailedReason.EXHAUSTED, Counted.SNOOZES, Kind.INTERNAL, why)
     delay_s = min(wait_s, DELAY_S_MAX) if wait_s > 0 else 0.0
     text = because(f"again in {seconds(delay_s)}: the stage asked for it", reason)
-    return Retry(delay_s, Counted.SNOOZES, None, Why(text, "snooze", policy.label))
+    why = Why(text, "snooze", policy.label)
+    return Retry(delay_s, Counted.SNOOZES, None, why, None, policy.attempts_max)
 
 
 def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Answer:
@@ -284,13 +296,12 @@ def _before_deadline(decision: Answer, standing: Standing, now: datetime) -> Ans
         return decision
     passed = f"the deadline passed at {deadline_at:%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(decision, Fail) and decision.kind is Kind.TIMEOUT and now >= deadline_at:
-        return replace(decision, why=replace(decision.why, text=f"{decision.why.text}; {passed}"))
+        return replace(decision, why=decision.why.with_text(lambda text: f"{text}; {passed}"))
     if not isinstance(decision, Retry) or now + timedelta(seconds=decision.delay_s) <= deadline_at:
         return decision
     what = passed if now >= deadline_at else "the deadline would pass before the next try"
-    text = f"fail: {what}; otherwise: {decision.why.text}"
     kind = decision.kind or Kind.TIMEOUT
-    why = replace(decision.why, text=text)
+    why = decision.why.with_text(lambda text: f"fail: {what}; otherwise: {text}")
     return Fail(
         FailedReason.EXPIRED, decision.counted, kind, why, decision.hold, decision.attempts_max
     )
@@ -305,7 +316,10 @@ def _retry(
     heard = hint_words(case.hint_s)
     sentence = f"retry in {seconds(delay.total_s)}: {words(case.failure)}{heard}; {text}"
     why = _why(case, sentence + delay.note, delay)
-    return Retry(delay.total_s, counted, case.failure.kind, why, hold, _attempts_max(case))
+    attempts_max = _attempts_max(case)
+    return Retry(
+        delay.total_s, counted, case.failure.kind, why, hold, attempts_max, hinted=delay.hinted
+    )
 
 
 def _decide_exhausted(case: _Case, text: str) -> Answer:
@@ -316,7 +330,8 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 
 def _hand_over(case: _Case, text: str) -> HandOver:
     why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
-    return HandOver(case.hint_s or 0.0, case.failure.kind, why, _hold(case))
+    hinted = case.hint_s is not None
+    return HandOver(case.hint_s or 0.0, case.failure.kind, why, _hold(case), hinted=hinted)
 
 
 def _fail(
@@ -355,7 +370,17 @@ def _why(case: _Case, text: str, delay: _Delay | None = None) -> Why:
         jitter_s=None if delay is None else delay.jitter_s,
         hint_s=case.failure.hint_s,
         gate=case.gate.state,
+        public=_public_text(case, text, delay),
     )
+
+
+def _public_text(case: _Case, text: str, delay: _Delay | None) -> str | UnsetType:
+    """The text without what was raised and what it said, where it says that."""
+    told = f"{case.failure.detail}; " if case.failure.final else ""
+    public = text
+    for said in (told, raiser_words(case.failure), "" if delay is None else delay.note):
+        public = public.replace(said, "") if said else public
+    return UNSET if public == text else public
 
 
 def _delay(case: _Case, n: int) -> _Delay:
@@ -364,11 +389,11 @@ def _delay(case: _Case, n: int) -> _Delay:
     if own_s is not None:
         base_s = own_s
     drawn_s = jittered_s(case.rule.jitter or case.policy.jitter, base_s, case.chance)
-    total_s = drawn_s
-    if case.hint_s is not None:
-        exact = case.hints.mode is HintMode.EXACT
-        total_s = case.hint_s if exact else max(drawn_s, case.hint_s)
-    return _Delay(total_s, base_s, drawn_s - base_s, note)
+    hinted = case.hint_s is not None and (
+        case.hints.mode is HintMode.EXACT or case.hint_s >= drawn_s
+    )
+    total_s = case.hint_s if hinted and case.hint_s is not None else drawn_s
+    return _Delay(total_s, base_s, drawn_s - base_s, note, hinted)
 
 
 def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:

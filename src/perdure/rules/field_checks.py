@@ -1,14 +1,17 @@
 """Checks of policy fields: every refusal names the field, the value and what is allowed."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from perdure.model.aliases import FIELD_NAMES
 from perdure.model.errors import ConfigError
 
 E = TypeVar("E", bound=StrEnum)
 
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _ALIKE_MIN = 0.5  # below it, a word that was guessed hides the list of those that there are
 
 
@@ -65,3 +68,19 @@ def nearest(
     if not close:
         return f"one of: {', '.join(names)}"
     return f"did you mean {str(close[0])!r}? One of: {', '.join(names)}"
+
+
+def check_aliases(field: str, aliases: Mapping[Any, Any]) -> dict[str, str]:
+    """Second names for fields, or a refusal of what is no field, no name, or one field's already."""
+    for name, alias in aliases.items():
+        if name not in FIELD_NAMES:
+            raise ConfigError(
+                f"{field} names {name!r}, which is no field; {nearest(str(name), tuple(sorted(FIELD_NAMES)))}"
+            )
+        if not isinstance(alias, str) or not _ALIAS.fullmatch(alias):
+            raise ConfigError(
+                f"{field}.{name} is {alias!r}; a name is a letter, then letters, digits, _ and -, 64 at most"
+            )
+        if alias in FIELD_NAMES or list(aliases.values()).count(alias) > 1:
+            raise ConfigError(f"{field}.{name} is {alias!r}, which another field is called")
+    return dict(aliases)

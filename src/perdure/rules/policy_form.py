@@ -189,7 +189,7 @@ def _vocabulary(form: object) -> Vocabulary:
             raise ConfigError(f"vocabulary is {form!r}; {nearest(form, VOCABULARIES)}")
         return VOCABULARIES[form]
     table = {"name": "own", **_table(form, "vocabulary")}
-    tables = ("codes", "kinds", "internal", "stages", "statuses")
+    tables = ("codes", "kinds", "internal", "stages", "statuses", "aliases")
     return _build(Vocabulary, table, "vocabulary", {name: _inner(name) for name in tables})
 
 

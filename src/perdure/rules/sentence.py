@@ -12,12 +12,14 @@ _WORDS = {
 
 def words(failure: Failure) -> str:
     """The failure in words: its kind and what that means; where nobody knows that, what was raised and by whom."""
-    known = _WORDS[failure.kind]
+    return f"{_WORDS[failure.kind].removesuffix(')')}{raiser_words(failure)})"
+
+
+def raiser_words(failure: Failure) -> str:
+    """Whose code has raised what, for operators, where the kind says nothing."""
     if failure.kind is not Kind.UNKNOWN or failure.origin is Origin.UNKNOWN or not failure.names:
-        return known
-    return (
-        f"{known.removesuffix(')')}; {failure.origin.value}: {failure.names[0].rpartition('.')[2]})"
-    )
+        return ""
+    return f"; {failure.origin.value}: {failure.names[0].rpartition('.')[2]}"
 
 
 def hint_words(hint_s: float | None) -> str:

@@ -15,7 +15,7 @@ from perdure.model.errors import PUBLIC_CODE, ConfigError
 from perdure.model.kinds import KINDS, Kind
 from perdure.model.limits import NAME_CHARS_MAX, PUBLIC_CODE_CHARS_MAX
 from perdure.rules.error_bodies import code_of
-from perdure.rules.field_checks import flag, instance, one_of, text
+from perdure.rules.field_checks import check_aliases, flag, instance, one_of, text
 from perdure.rules.matchers.http import kind_of_status
 
 STATUS = "{status}"
@@ -30,7 +30,8 @@ class Vocabulary:
     finer tables are asked before it: ``stages`` (stage → kind → code), then ``statuses`` (kind → code),
     which speaks where the failure has an HTTP status of 400 or more. In both, ``{status}`` in a code becomes
     that status: ``llm_provider_{status}``. ``internal`` gives other names for public codes.
-    With ``wire=True`` the upstream itself speaks this vocabulary.
+    With ``wire=True`` the upstream itself speaks this vocabulary. ``aliases`` gives fields of jobs and attempts a second name
+    in the HTTP API, the log and exports: ``{"next_run_at": "retryAfter"}``.
     """
 
     name: str
@@ -40,11 +41,13 @@ class Vocabulary:
     stages: Mapping[str, Mapping[Kind, str]] = field(default_factory=dict)
     statuses: Mapping[Kind, str] = field(default_factory=dict)
     wire: bool = False
+    # Not shown: how a stage ran, which the hash of its settings tells, has nothing to do with names.
+    aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         text("vocabulary.name", self.name, NAME_CHARS_MAX)
         flag("vocabulary.wire", self.wire)
-        for name in ("kinds", "internal", "stages"):
+        for name in ("kinds", "internal", "stages", "aliases"):
             instance(f"vocabulary.{name}", getattr(self, name), Mapping)
         plain = not self.codes
         codes = (
@@ -69,6 +72,7 @@ class Vocabulary:
             ("internal", internal),
             ("stages", stages),
             ("statuses", _codes_by_kind("statuses", self.statuses)),
+            ("aliases", check_aliases("vocabulary.aliases", self.aliases)),
         ):
             object.__setattr__(self, name, MappingProxyType(table))
         self._check_names()
@@ -208,6 +212,7 @@ CLASSES = Vocabulary(
         "retryable": Kind.UPSTREAM_ERROR,
         "rate_limited": Kind.RATE_LIMITED,
     },
+    aliases={"next_run_at": "next_retry_at"},
 )
 
 # [000]: the codes of its report jobs, for a pipeline whose stages are called read, ask, validate, write
@@ -276,6 +281,7 @@ REPORTS = Vocabulary(
         "save": dict.fromkeys((*_S3_FAULTS, Kind.NOT_FOUND), "db_update_failed"),
     },
     statuses=dict.fromkeys(_REFUSED, "llm_provider_{status}"),
+    aliases={"attempts_max": "max_attempts"},
 )
 
 # [001]: ten public codes. NOT_READY, EXPIRED, FORBIDDEN, NOT_PDF and TOO_LARGE answer requests; the
@@ -328,6 +334,12 @@ CONVERTER = Vocabulary(
         "INVALID_MAPPING": "GW_4XX",
         "MEMORY_ERROR": "IO_ERROR",
     },
+    aliases={
+        "attempts": "attemptCount",
+        "last_attempt_at": "lastAttemptAt",
+        "next_run_at": "retryAfter",
+        "upstream_status": "gateway_status",
+    },
 )
 
 # [004]: nine codes, which its gateway also sends. What only a person can mend (credentials, credit) is CONFIG_MISSING: fail at once
@@ -372,6 +384,12 @@ GATEWAY = Vocabulary(
         "UNKNOWN": Kind.UNKNOWN,
     },
     wire=True,
+    aliases={
+        "attempts_max": "maxAttempts",
+        "delay_ms": "delayMs",
+        "request_id": "x-request-id",
+        "retry_after_ms": "retryAfterMs",
+    },
 )
 
 VOCABULARIES: dict[str, Vocabulary] = {

@@ -8,7 +8,7 @@ from random import Random
 from perdure.model.errors import UnknownName
 from perdure.model.nouns import replace
 from perdure.simulate.replies import Form
-from perdure.simulate.scene import Batch, Defect, Scene
+from perdure.simulate.scene import Batch, Defect, Fleet, Scene
 from perdure.simulate.upstream import Account, Brownout, Ramp, UpstreamModel
 
 OUTAGE_MEDIAN_S = 45 * 60.0  # of 456 incidents of three providers, by their status pages
@@ -156,6 +156,16 @@ _RANDOM = Scene(
     _one(2_000),
     3_000.0,
 )
+_UNLUCKY = Scene(
+    "W3d",
+    "the second and third call meet a 429, and then 5 % by chance, with a hint of 2 s; no limit, one worker",
+    UpstreamModel(
+        rate_per_s=None, refused_share=0.05, refused_calls=frozenset({2, 3}), hint_s_min=2.0
+    ),
+    _one(4_000),
+    3_000.0,
+    Fleet(workers=1, concurrency=50),
+)
 _SPELL = Scene(
     "W16",
     "two of three calls meet a 429 for 25 s, with a hint of 1 s; then none, and answers are quick",
@@ -194,6 +204,7 @@ SCENARIOS: dict[str, Scenario] = {
             ("hint-exact", "hint-floor"), 1.15,
         ),
         _scenario(_RANDOM, ("hint-exact", "hint-floor"), 1.2),
+        _scenario(_UNLUCKY, ("hint-exact", "hint-floor"), 1.2),
         _scenario(_burst("W4", "burst of 2,000 over 10/s, without hint", hints=False), _ALL, 1.15),
         _scenario(
             _burst("W5", "burst of 2,000 over 10/s, and rejected calls count", horizon_s=1_500.0, rejected_count=True),

@@ -54,7 +54,7 @@ class UpstreamModel:
 
     ``hints``: a 429 says how long to wait, and never less than ``hint_s_min``. ``rejected_count``: it uses up the limit all the same,
     up to ``debt_max`` calls of it (or the burst). ``refused_share`` of the calls meet a 429 by chance, whatever their rate,
-    until ``refused_until_s``.
+    until ``refused_until_s``, and so do the ``refused_calls``, by their numbers from 1 on.
     ``fault_share`` of the admitted calls fail with a 500, ``cut_share`` in the middle of the answer.
     """
 
@@ -70,6 +70,7 @@ class UpstreamModel:
     debt_max: float | None = None
     refused_share: float = 0.0
     refused_until_s: float = inf
+    refused_calls: frozenset[int] = frozenset()
     fault_share: float = 0.0
     cut_share: float = 0.0
     timeout_s: float = 60.0
@@ -102,19 +103,23 @@ class SimulatedUpstream:
         self._filled_s = 0.0
         self._window, self._window_calls = 0, 0
         self._serving: list[float] = []  # when each call that it works on will be done
+        self._calls = 0
         self.admitted = 0
         self.limit_per_s = model.full_per_s  # the highest rate so far at which it admits calls
 
     def call(self, now_s: float) -> Reply:
         """A call arrives."""
         model = self.model
+        self._calls += 1
         if self._broke(now_s):
             return Reply(Form.BILLING, _REFUSED_S)
         if self._down_until_s(now_s) is not None:
             return Reply(Form.UNAVAILABLE, model.down_s * self._spread())
         self._fill(now_s)
-        refuses = model.refused_share and now_s < model.refused_until_s
-        if refuses and self._chance() < model.refused_share:
+        by_chance = model.refused_share and now_s < model.refused_until_s
+        if self._calls in model.refused_calls or (
+            by_chance and self._chance() < model.refused_share
+        ):
             return Reply(Form.LIMITED, _REFUSED_S, model.hint_s_min if model.hints else None)
         if self._tokens < 1.0:
             return self._refuse()

@@ -155,7 +155,8 @@ CLAIM_INPUT = f"CASE WHEN @input_from IS NOT NULL THEN coalesce({_INPUT}, '') EN
 CLAIM = Columns(
     Claim,
     without=("input_json", "damage"),
-    read={"past": _past_of, "claimed_at": _moment, "due_at": _moment},
+    sql={"ordered_at": "@order_at"},
+    read={"past": _past_of, "claimed_at": _moment, "due_at": _moment, "ordered_at": _moment},
 )
 EXPIRED = Columns(Expired, read={"past": _past_of})
 JOB = Columns(

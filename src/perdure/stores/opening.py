@@ -1,5 +1,6 @@
 """From a URL to an open store whose schema fits. A store's modules are loaded when one of its sort is opened."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Opened(Struct, frozen=True):
-    """A store that is open and whose schema fits."""
+    """A store that is open and whose schema fits; ``check_schema`` says so when another version has changed it since."""
 
     store: Store
     control: Control
     reader: Reader
+    check_schema: Callable[[], None] = lambda: None
 
     def close(self) -> None:
         """Disconnect."""
@@ -87,7 +89,7 @@ def open_store(
     if not read_only:
         return opened
     refusing: Any = _OnlyRead(url, opened)
-    return Opened(refusing, refusing, opened.reader)
+    return Opened(refusing, refusing, opened.reader, opened.check_schema)
 
 
 def _open_sqlite(
@@ -117,7 +119,12 @@ def _open_sqlite(
         _make_ready(SqliteSchema(connection, url), url, create=create)
         reading = SqliteConnection(path, clock, wait_s_max=wait_s_max, looking=only_reads)
         undo.pop_all()
-    return Opened(SqliteStore(connection), SqliteControl(connection), SqliteReader(reading))
+    return Opened(
+        SqliteStore(connection),
+        SqliteControl(connection),
+        SqliteReader(reading),
+        SqliteSchema(reading, url).check,
+    )
 
 
 def _open_postgres(connection: "Server", *, create: bool) -> Opened:
@@ -131,7 +138,10 @@ def _open_postgres(connection: "Server", *, create: bool) -> Opened:
         _make_ready(PostgresSchema(connection), connection.shown_url, create=create)
         undo.pop_all()
     return Opened(
-        PostgresStore(connection), PostgresControl(connection), PostgresReader(connection)
+        PostgresStore(connection),
+        PostgresControl(connection),
+        PostgresReader(connection),
+        PostgresSchema(connection).check,
     )
 
 

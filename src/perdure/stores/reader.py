@@ -4,7 +4,7 @@ What takes more than one statement is read in one snapshot, so that books balanc
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ClassVar
@@ -38,6 +38,7 @@ from perdure.model.views import (
     PayloadView,
     Preview,
     RunFigures,
+    StoreFigures,
 )
 from perdure.model.workers import WorkerView
 from perdure.stores import job_lists, tally_reads
@@ -142,6 +143,22 @@ class SharedReader(ABC):
         """What jobs have died of, by kind and code, most frequent first."""
         return tally_reads.deaths(self._rows)
 
+    def figures(self) -> StoreFigures:
+        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
+        now = self._now_us()
+        with self._snapshot() as fetch:
+            closed = tally_reads.words_of_closed(fetch(self._sql.depths_closed, {}))
+            depths, heads = tally_reads.depths_and_heads(fetch, closed, now)
+            return StoreFigures(
+                now=from_us(now),
+                depths=depths,
+                heads=heads,
+                flows=tally_reads.flows(fetch, now, minutes=False),
+                deaths=tally_reads.deaths(fetch, oldest_first=True),
+                gates=GATE.read_all(fetch(self._sql.gates_list, {})),
+                workers=WORKER.read_all(fetch(self._sql.workers_list, {"limit": 0})),
+            )
+
     def open_jobs(self, owner: str) -> int:
         """How many jobs of an owner are queued or in work."""
         return tally_reads.open_jobs(self._rows, owner)
@@ -151,6 +168,15 @@ class SharedReader(ABC):
         with self._snapshot() as fetch:
             lanes, closed = fetch(self._sql.lanes_list, {}), fetch(self._sql.lanes_closed, {})
             return lanes_out(lanes, closed, tally_reads.waiting_by_lane(fetch))
+
+    def first_due(self) -> dict[int, datetime]:
+        """For each lane with jobs that can run now, since when the first in line could."""
+        return tally_reads.first_due(self._rows)
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Of these lanes, those whose gate lets nothing pass."""
+        asked = sorted(set(lanes))
+        return tally_reads.held_lanes(self._rows, self._dialect, asked) if asked else frozenset()
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""

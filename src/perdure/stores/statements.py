@@ -55,6 +55,7 @@ class Statements:
     deeds_add: str
     deeds_of: str
     deeds_page: str
+    depths_closed: str
     depths_home: str
     discard: str
     driven: str

@@ -4,12 +4,13 @@ They stand in ``stores/tally`` and are written so that both dialects read them a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, State
-from perdure.model.views import Books, DeadGroup, DeathCount, Depth, Flow
+from perdure.model.views import OPEN, Books, DeadGroup, DeathCount, Depth, Flow, QueueHead
 from perdure.stores.dead_groups import dead_groups as groups_counted
 from perdure.stores.job_lists import Dialect
 from perdure.stores.moments import MINUTE_US, from_us
@@ -25,6 +26,7 @@ Alike = tuple[str, str, str, str, str]
 
 _GROUPED_BY = ("fingerprint", "pipeline", "stage", "kind", "code")
 _KEPT_BY = ("pipeline", "stage", "reason", "kind", "code", "fingerprint", "owner")
+_NEVER = 2**62
 _LOOK_ROWS = 200  # the newest of a fingerprint, among which the example of a group usually is
 # The inner statement leads by the index of fingerprints, whatever the planner thinks of the rest.
 _NEWEST = """
@@ -39,17 +41,61 @@ ORDER BY no DESC LIMIT 1
 
 def depths(fetch: Fetch) -> list[Depth]:
     """How many jobs stand where, by queue, pipeline and stage."""
+    return _summed(fetch(TALLY["depths"], {}))
+
+
+def depths_and_heads(
+    fetch: Fetch, closed: Mapping[int, str], now_us: int
+) -> tuple[dict[str, list[Depth]], list[QueueHead]]:
+    """The same apart by what closes the lanes, and since when the head of each queue's line is due."""
+    lanes: dict[str, list[Row]] = {}
+    queue_of: dict[int, tuple[str, str]] = {}
+    for row in fetch(TALLY["depths"], {}):
+        word = closed.get(row[0], OPEN)
+        lanes.setdefault(word, []).append(row)
+        queue_of[row[0]] = row[1], word
+    heads: dict[tuple[str, str], int] = {}
+    for lane, *moments in fetch(TALLY["heads"], {}):
+        due = [one for one in moments if one is not None and one <= now_us]
+        if due and lane in queue_of:
+            queue = queue_of[lane]
+            heads[queue] = min(*due, heads.get(queue, now_us))
+    found = {word: _summed(rows) for word, rows in sorted(lanes.items())}
+    return found, [QueueHead(*queue, from_us(at)) for queue, at in sorted(heads.items())]
+
+
+def _summed(rows: Iterable[Row]) -> list[Depth]:
+    """Rows of `depths.sql`, over all lanes of a queue, pipeline and stage."""
     sums: dict[tuple[str, str, str], list[int]] = {}
-    for _, queue, pipeline, stage, *jobs in fetch(TALLY["depths"], {}):
+    for _, queue, pipeline, stage, *jobs in rows:
         found = sums.setdefault((queue, pipeline, stage), [0] * len(jobs))
         sums[queue, pipeline, stage] = [a + int(b) for a, b in zip(found, jobs, strict=True)]
     return [Depth(*place, *jobs) for place, jobs in sorted(sums.items()) if any(jobs)]
+
+
+def words_of_closed(rows: Iterable[Row]) -> dict[int, str]:
+    """What closes each lane of `depths_closed.sql`; a person's pause outlasts a gate's hold."""
+    closed: dict[int, str] = {}
+    for lane, gate in rows:
+        closed[lane] = "paused" if gate is None else closed.get(lane, "held")
+    return closed
 
 
 def waiting_by_lane(fetch: Fetch) -> dict[int, tuple[int, int]]:
     """For each lane how many of its jobs can run now, and how many wait for their time."""
     rows = fetch(TALLY["depths"], {})
     return {row[0]: (int(row[4]), int(row[5]) + int(row[6])) for row in rows}
+
+
+def first_due(fetch: Fetch) -> dict[int, datetime]:
+    """For each lane with jobs that can run now, since when the first in line could."""
+    return {lane: from_us(due) for lane, due in fetch(TALLY["first_due"], {}) if due is not None}
+
+
+def held_lanes(fetch: Fetch, dialect: Dialect, lanes: Sequence[int]) -> frozenset[int]:
+    """Of these lanes, those whose gate lets nothing pass."""
+    sql = TALLY["held_lanes"].format(among=dialect.among.replace("j.no", "l.no"))
+    return frozenset(row[0] for row in fetch(sql, {"nos": dialect.packed(lanes)}))
 
 
 def flows(fetch: Fetch, now_us: int, *, minutes: bool) -> list[Flow]:
@@ -63,17 +109,20 @@ def flows(fetch: Fetch, now_us: int, *, minutes: bool) -> list[Flow]:
     return sorted(found, key=lambda one: (one.at or from_us(0), one.pipeline, one.stage))
 
 
-def deaths(fetch: Fetch) -> list[DeathCount]:
-    """What jobs have died of, by pipeline, stage, kind and code; most frequent first."""
+def deaths(fetch: Fetch, *, oldest_first: bool = False) -> list[DeathCount]:
+    """What jobs have died of, by pipeline, stage, kind and code; most frequent first, or what struck first of all."""
     sums: dict[tuple[str, ...], list[int]] = {}
-    for _, pipeline, stage, reason, kind, code, letters, ever, _, _ in _deaths(fetch):
-        found = sums.setdefault((pipeline, stage, reason, kind, code), [0, 0])
+    for _, pipeline, stage, reason, kind, code, letters, ever, first, _ in _deaths(fetch):
+        found = sums.setdefault((pipeline, stage, reason, kind, code), [0, 0, _NEVER])
         found[0] += int(letters)
         found[1] += int(ever)
-    ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+        found[2] = min(found[2], _NEVER if first is None else first)
+    place = 2 if oldest_first else 1
+    sign = 1 if oldest_first else -1
+    ordered = sorted(sums.items(), key=lambda item: (sign * item[1][place], item[0]))
     return [
-        DeathCount(pipeline, stage, FailedReason(reason), kind, code, *counts)
-        for (pipeline, stage, reason, kind, code), counts in ordered
+        DeathCount(pipeline, stage, FailedReason(reason), kind, code, letters, ever)
+        for (pipeline, stage, reason, kind, code), (letters, ever, _) in ordered
     ]
 
 

@@ -180,7 +180,7 @@ def test_each_line_is_there_once_when_the_store_was_away_meanwhile(tmp_path, mon
     try:
         with Sink(out) as sink:
             writer = Writer(
-                Faulty(app._session.opened.reader), run.view(), "items", settled, sink, None
+                Faulty(app._session.opened.reader), run.view(), "items", settled, sink, None, {}
             )
             writer.write()
     finally:

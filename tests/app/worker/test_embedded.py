@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure import App, ConfigError
+from perdure import App, ConfigError, JobFailed, Policy, Rule
 from perdure.app.worker import embedded as module
 from perdure.model.errors import StoreUnavailable, UnknownName
 from perdure.model.events import EventName
+from tests.app import acts
 from tests.engine.kit import until
 from tests.house.markdown import fences
 
@@ -32,6 +33,28 @@ def test_it_works_while_its_block_runs_and_has_ended_its_row_after_it(app):
         assert deaths(app) == [None]
     assert deaths(app) == ["stopped"]
     assert pipe.enqueue(2).view().shown_state == "queued"
+
+
+def test_a_stage_that_ends_its_own_process_is_run_again_and_fails_with_the_third_crash(
+    app, tmp_path
+):
+    whole = Policy("whole", scope="job", otherwise=Rule("retry"))
+    dying = app.stage(process=True, policy=whole)(acts.ends_at_first)
+    pipe = app.pipeline("p", dying, app.stage(name="after", policy=whole)(lambda item: item))
+    with app.working(concurrency=2):
+        twice, thrice = (pipe.enqueue([n, str(tmp_path / str(n))]) for n in (2, 3))
+        assert twice.result(wait_s=120) == 3
+        with pytest.raises(JobFailed) as failed:
+            thrice.result(wait_s=120)
+    assert failed.value.kind == "worker_lost"
+    assert (tmp_path / "3").read_text() == "xxx"
+    view = thrice.view()
+    assert (view.failed_reason, view.isolation, view.counters.crashes) == ("crashed", 0, 3)
+    assert [json.loads(one.why_json)["text"] for one in thrice.attempts()] == [
+        "retry at once: the process in which the stage ran exited with status 9, crash 1 of 3; it will run in a new process",
+        "retry at once: the process in which the stage ran exited with status 9, crash 2 of 3; it will run in a new process",
+        "fail: the process in which the stage ran exited with status 9, crash 3 of 3 was the last",
+    ]
 
 
 def test_async_code_has_one_as_well_and_its_loop_goes_on_meanwhile(app):

@@ -24,6 +24,9 @@ def test_the_first_word_is_told_at_once_and_then_the_latest_of_each_second():
     assert told[0] == {
         "job_id": "job-00001",
         "request_id": "req-1",
+        "owner": "ann",
+        "pipeline": "p",
+        "run": None,
         "stage": "one",
         "attempt": 1,
         "done": 0,

@@ -224,7 +224,8 @@ def test_while_too_many_items_are_open_it_waits_for_workers(place, line, run):
     place.clock.push(31)
     assert not one.once()
     (told,) = notes.of(EventName.RUN_FEED_WAITING)
-    assert (told["run"], told["open"], told["backlog_max"]) == ("batch", 15, 15)
+    assert (told["run"], told["run_name"]) == (run.no, "batch")
+    assert (told["open"], told["backlog_max"]) == (15, 15)
 
 
 def test_without_a_bound_it_never_waits(place, line, run):

@@ -211,7 +211,7 @@ def test_every_change_is_told_once_with_its_reason(either):
     (told,) = post.notes.of(EventName.GATE_CHANGED)
     assert told == {
         "gate": "vendor",
-        "status": "held",
+        "gate_state": "held",
         "move": "hint",
         "generation": 1,
         "reason": "held for 5 s: rate_limited",

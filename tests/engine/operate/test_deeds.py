@@ -161,11 +161,18 @@ def test_a_job_that_is_claimed_in_between_needs_nobody_to_run_it(place, worker):
 
 
 def test_what_is_run_now_is_told_and_written_down_with_who_and_why(place):
-    id = place.put(run_at=place.clock.now() + timedelta(hours=1), request_id="req-7").id
+    later = place.clock.now() + timedelta(hours=1)
+    id = place.put(run_at=later, request_id="req-7", owner="eve").id
     notes = Notes()
     hurried(place, id, deed=Deed("ann\x00", "it is\nurgent"), observers=Observers([notes]))
     (told,) = notes.of(EventName.JOB_BROUGHT_FORWARD)
-    assert told == {"job_id": id, "request_id": "req-7", "by_whom": "ann", "reason": "it is urgent"}
+    assert told == {
+        "job_id": id,
+        "request_id": "req-7",
+        "owner": "eve",
+        "by_whom": "ann",
+        "reason": "it is urgent",
+    }
     (line,) = place.reader.deeds()
     assert (line.by_whom, line.verb, line.subject, line.reason) == (
         "ann",

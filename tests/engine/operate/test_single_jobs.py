@@ -249,6 +249,7 @@ def test_a_new_life_is_told_after_it_is_durable_with_who_gave_it_and_why(place, 
     fields = {
         "job_id": id,
         "request_id": id,
+        "owner": None,
         "stage": "one",
         "by_whom": "ann",
         "reason": "the disk is back",

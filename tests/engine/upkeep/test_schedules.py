@@ -69,9 +69,9 @@ def test_a_moment_makes_a_job_when_it_comes_and_not_before(either):
     assert either.take(worker)[0].id == job.id
     (row,) = either.reader.schedules()
     assert (row.next_at, row.ticks) == (later(either, PERIOD_S), 1)
-    assert notes.of(EventName.JOB_ENQUEUED) == [
-        {"job_id": job.id, "request_id": job.id, "pipeline": "p", "count": 1}
-    ]
+    (told,) = notes.of(EventName.JOB_ENQUEUED)
+    whose = {"job_id": job.id, "request_id": job.id, "owner": "ann"}
+    assert told == {**whose, "pipeline": "p", "run": None, "count": 1}
     either.clean()
 
 

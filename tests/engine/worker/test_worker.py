@@ -24,7 +24,7 @@ from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.events import EventName
 from perdure.model.outcomes import TimedOut
-from perdure.model.states import State
+from perdure.model.states import FailedReason, State
 from perdure.model.workers import EXIT_RECYCLED, NewWorker, Role
 from perdure.stores.opening import open_store
 from tests.engine import plays
@@ -172,10 +172,10 @@ def test_a_child_that_dies_is_a_crash_of_its_job_and_of_nothing_else(work):
     shop.start()
     for id in others:
         assert shop.ended(id).state is State.SUCCEEDED
-    until(lambda: shop.see(poison).state is State.QUEUED, "the crash is recorded")
-    job = shop.see(poison)
-    assert (job.counters.crashes, job.counters.failures, job.isolation) == (1, 0, 1)
-    (attempt,) = shop.attempts(poison)
+    job = shop.ended(poison)
+    assert (job.state, job.failed_reason) == (State.FAILED, FailedReason.CRASHED)
+    assert (job.counters.crashes, job.counters.failures, job.isolation) == (3, 0, 0)
+    attempt, *_ = shop.attempts(poison)
     assert json.loads(attempt.evidence_json) == {
         "why": "exited",
         "exit_status": 3,

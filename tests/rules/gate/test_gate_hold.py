@@ -47,6 +47,7 @@ def test_a_sick_window_holds_the_gate_under_a_new_generation_with_a_probe_in_two
         probe_first=True,
         gap=1,
         counts_from=1,
+        shut_at=at(100),
     )
 
 

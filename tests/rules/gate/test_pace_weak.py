@@ -4,6 +4,7 @@ The bounds are wide: they are about what happens, not about the numbers of the d
 """
 
 import heapq
+from itertools import count
 from random import Random
 
 import pytest
@@ -67,6 +68,43 @@ def test_random_refusals_at_a_low_rate_do_not_collapse_the_pace(seed):
     _, calm = driven(lambda *_: (WELL, 1.0), 120.0, seed=seed)
     _, books = driven(noisy, 120.0, seed=seed)
     assert well_per_s(books, 60.0, 120.0) > 0.5 * well_per_s(calm, 60.0, 120.0)
+
+
+@pytest.fixture
+def unlucky():
+    """The second and the third call are refused, and nothing is afterwards."""
+    calls = count(1)
+    return lambda *_: (REFUSED, 0.2) if next(calls) in {2, 3} else (WELL, 1.0)
+
+
+def test_refusals_among_the_first_calls_set_no_rate(unlucky):
+    """What was measured by then is the speed of our own slow start, and would last for minutes."""
+    pace, books = driven(unlucky, 30.0, isolated=False)
+    _, calm = driven(lambda *_: (WELL, 1.0), 30.0)
+    assert pace.rate_per_s is None
+    assert well_per_s(books, 10.0, 30.0) > 0.9 * well_per_s(calm, 10.0, 30.0)
+
+
+def test_a_rate_that_is_measured_from_three_calls_is_seen(unlucky, monkeypatch):
+    monkeypatch.setattr("perdure.rules.gate.pace._KNOWN", 0.0)
+    pace, books = driven(unlucky, 30.0, isolated=False)
+    _, calm = driven(lambda *_: (WELL, 1.0), 30.0)
+    assert pace.rate_per_s is not None
+    assert well_per_s(books, 10.0, 30.0) < 0.5 * well_per_s(calm, 10.0, 30.0)
+
+
+def test_each_refusal_among_the_first_calls_halves_what_may_be_in_flight():
+    pace = replace(
+        slow_start(STANDARD, START), allowance=6.0, in_flight=6, admitted=5.0, watched_s=1.0
+    )
+    pace = replace(pace, limit=Trouble(share=0.1))
+    pace = after_refusal(pace, STANDARD, sent_at=at(0), now=at(1))
+    assert (pace.allowance, pace.rate_per_s) == (3.0, None)
+    pace = after_refusal(pace, STANDARD, sent_at=at(0), now=at(1))  # it knew nothing of the first
+    assert pace.allowance == 3.0
+    least = replace(pace, allowance=1.0, limit=Trouble(share=0.1))
+    least = after_refusal(least, STANDARD, sent_at=at(2), now=at(2))
+    assert (least.allowance, least.rate_per_s) == (STANDARD.start_calls, None)
 
 
 def test_refusals_that_stay_when_calls_are_fewer_are_learned_as_noise():

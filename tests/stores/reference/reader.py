@@ -2,14 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import astuple, fields
 
 from perdure.model.access import AccessToken
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.errors import CallerError, CursorTooOld
 from perdure.model.filters import EVERY_JOB, JobFilter
 from perdure.model.gates import GateLook, GateRow
@@ -17,6 +18,7 @@ from perdure.model.limits import CHANGE_PAGE_ROWS, COUNT_MAX
 from perdure.model.operations import BulkStatus, BulkView, LanePause, LoggedDeed, ScheduleView
 from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import (
+    OPEN,
     AttemptView,
     Books,
     ChangedJob,
@@ -28,13 +30,15 @@ from perdure.model.views import (
     JobView,
     LaneView,
     Preview,
+    QueueHead,
+    StoreFigures,
 )
 from perdure.model.workers import WorkerView
 from tests.stores.reference.choosing import is_meant, lane_of
 from tests.stores.reference.gating import look
 from tests.stores.reference.reporting import Reports, rows_of
 from tests.stores.reference.rows import JobRow, WorkerRow
-from tests.stores.reference.tables import Tables
+from tests.stores.reference.tables import Tables, in_line
 
 _SETTLED_SHOWN_MAX = 200
 
@@ -85,16 +89,54 @@ class ModelReader(Reports):
     def depths(self) -> list[Depth]:
         """How many jobs stand where, counted."""
         with self._tables.read():
-            found: dict[tuple[str, str, str], Counter[str]] = {}
+            return self._depths(self._all())
+
+    def _depths(self, jobs: Iterable[JobRow]) -> list[Depth]:
+        found: dict[tuple[str, str, str], Counter[str]] = {}
+        for job in jobs:
+            lane = self._tables.lanes[job.lane]
+            place = (lane.queue, lane.pipeline, lane.stage)
+            found.setdefault(place, Counter())[job.place] += 1
+        names = [one.name for one in fields(Depth)][3:]
+        return [
+            Depth(*place, *(counts[name] for name in names))
+            for place, counts in sorted(found.items())
+        ]
+
+    def figures(self) -> StoreFigures:
+        """All of it, counted; jobs apart by what closes their lanes."""
+        flows, gates = self.flows(), self.gates()
+        deaths, workers = self.deaths(), self.workers()
+        with self._tables.read() as now:
+            apart: dict[str, list[JobRow]] = {}
+            lines: dict[tuple[int, int], list[JobRow]] = {}
             for job in self._all():
-                lane = self._tables.lanes[job.lane]
-                place = (lane.queue, lane.pipeline, lane.stage)
-                found.setdefault(place, Counter())[job.place] += 1
-            names = [one.name for one in fields(Depth)][3:]
-            return [
-                Depth(*place, *(jobs[name] for name in names))
-                for place, jobs in sorted(found.items())
-            ]
+                apart.setdefault(self._closed(job.lane), []).append(job)
+                lines.setdefault((job.lane, job.isolation), []).append(job)
+            due: dict[tuple[str, str], list[datetime]] = {}
+            for (lane, _), jobs in lines.items():
+                firsts = [job.due_at for job in jobs if job.ready is False]
+                firsts += [job.due_at for job in sorted(jobs, key=in_line) if job.ready][:1]
+                queue = self._tables.lanes[lane].queue, self._closed(lane)
+                due.setdefault(queue, []).extend(one for one in firsts if one <= now)
+            struck: dict[tuple[str, ...], datetime] = {}
+            for letter, (_, first_at, _) in self._tables.died.items():
+                struck[letter[2:]] = min(first_at, struck.get(letter[2:], first_at))
+            return StoreFigures(
+                now=now,
+                depths={word: self._depths(jobs) for word, jobs in sorted(apart.items())},
+                heads=[QueueHead(*one, min(at)) for one, at in sorted(due.items()) if at],
+                flows=flows,
+                deaths=sorted(deaths, key=lambda one: (struck[astuple(one)[:5]], astuple(one)[:5])),
+                gates=gates,
+                workers=[one for one in workers if self._tables.workers[one.no].settled_at is None],
+            )
+
+    def _closed(self, no: int) -> str:
+        lane = self._tables.lanes[no]
+        if self._tables.paused_by(lane):
+            return "paused"
+        return "held" if self._tables.closed_by(lane) else OPEN
 
     def flows(self, *, minutes: bool = False) -> list[Flow]:
         """What was written down when it happened."""
@@ -147,6 +189,20 @@ class ModelReader(Reports):
                 )
                 for no, lane in sorted(self._tables.lanes.items())
             ]
+
+    def first_due(self) -> dict[int, datetime]:
+        """By lane, the moment of the first in line."""
+        with self._tables.read():
+            ready = [job for job in self._all() if job.ready is True and job.isolation == 0]
+            return {job.lane: job.due_at for job in sorted(ready, key=in_line, reverse=True)}
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Those that are closed by a gate."""
+        with self._tables.read():
+            known = [no for no in lanes if no in self._tables.lanes]
+            by = {no: self._tables.closed_by(self._tables.lanes[no]) for no in known}
+        gates = ("upstream ", "credential ")
+        return frozenset(no for no, why in by.items() if any(one.startswith(gates) for one in why))
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
@@ -276,6 +332,10 @@ class ModelReader(Reports):
     def audit(self, *, run: int | None = None) -> list[Finding]:
         """Dicts that nobody can reach are not damaged behind our back."""
         return []
+
+    def condition(self) -> StoreCondition:
+        """Dicts stand on nothing."""
+        return StoreCondition("dicts", (1,))
 
     def close(self) -> None:
         """There is nothing to disconnect from."""

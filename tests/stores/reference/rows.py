@@ -231,6 +231,7 @@ class JobRow:
             damage="the result of the stage before is gone" if input_json is None else None,
             tokens=self.tokens,
             request_id=self.request_id or self.id,
+            ordered_at=self.order_at,
         )
 
     def view(self, lane: Lane, input_json: str | None) -> JobView:

@@ -123,6 +123,7 @@ class Workforce:
                     job.isolation,
                     job.run,
                     job.request_id or job.id,
+                    job.owner,
                 )
                 for _, job in found[:limit]
             ]

@@ -28,7 +28,12 @@ def ask(name: str, owner: str | None, id: str = "", **query: Any) -> Callable[[R
     asked = msgspec.convert(query, endpoint.query)
 
     def read(reader: Reader) -> Any:
-        session: Any = SimpleNamespace(opened=SimpleNamespace(reader=reader), catalogue=None)
+        session: Any = SimpleNamespace(
+            opened=SimpleNamespace(reader=reader),
+            catalogue=None,
+            laid_pipelines={},
+            aliases_of=lambda pipeline: {},
+        )
         path = {"id": id or _one_of(reader, owner)} if "{id}" in endpoint.path else {}
         with suppress(UnknownName, Refused):  # it may not be there, and has cost what it costs
             return endpoint.handler(HttpCall(session, principal, "r", path, asked, None, {}))
@@ -72,5 +77,7 @@ ASKED: dict[str, Callable[[Reader], Any]] = {
         ("show_stats", {}),
         ("list_deeds", {}),
         ("list_workers", {}),
+        ("list_schedules", {}),
+        ("list_bulks", {"limit": 500}),
     )
 }  # fmt: skip

@@ -135,7 +135,7 @@ def speak(one: TestClient) -> Iterator[str]:
 
 def look(one: TestClient) -> Iterator[str]:
     """All that somebody is shown, the wide lists first."""
-    paths = ["/api/jobs", "/api/runs", "/api/dead", "/api/dead/groups", "/api/stats"]
+    paths = ["/api/jobs", "/api/runs", "/api/dead", "/api/dead/groups", "/api/stats", "/metrics"]
     paths += ["/api/audit-log", "/api/workers", "/api/gates", "/api/queues", "/api/schedules"]
     for path in paths:
         yield one.get(path).text

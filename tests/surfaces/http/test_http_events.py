@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.app.surface.access import create_token, revoke_token
-from perdure.app.surface.serving import pipeline_named
+from perdure.app.surface.serving import Listener, pipeline_named
 from perdure.http import asgi
 from perdure.model.operations import Deed
 from perdure.surfaces.http import events
@@ -162,3 +162,52 @@ def test_a_stream_ends_with_the_token_that_opened_it(app, monkeypatch, ended):
 
     asyncio.run(play())
     assert b": listening\n\n" in pieces
+
+
+def test_a_cursor_that_the_feed_no_longer_keeps_gets_a_reset_and_goes_on_from_there(app):
+    """What was pruned is as what never was: `changes` says so of both, and its own tests prune."""
+    pipe = pipeline_named(app._session, "shouting")
+
+    async def play() -> None:
+        told = stream(app._session, "ann", "s1-999999-0")
+        ((cursor, kind, data),) = await until(told, 1)
+        assert (kind, data) == ("reset", {})
+        id = pipe.enqueue({"text": "x"}, owner="ann").id
+        assert [one[2]["id"] for one in await until(told, 1)] == [id]
+        await told.aclose()
+        again = stream(app._session, "ann", cursor)  # the id of the reset is good to go on from
+        await listening(again)
+        assert [one[2]["id"] for one in await until(again, 1)] == [id]
+        await again.aclose()
+
+    asyncio.run(play())
+
+
+async def hear_of_both(app) -> set[str]:
+    """Whose jobs Bob hears of, who goes on from a cursor of Ann's, after each of them has made one."""
+    pipe = pipeline_named(app._session, "shouting")
+    anns = app._session.opened.reader.changes().cursor
+    told = stream(app._session, "bob", anns)
+    await listening(told)
+    made = {pipe.enqueue({"text": "x"}, owner=who).id: who for who in ("ann", "bob")}
+    heard: set[str] = set()
+    while "bob" not in heard:
+        heard |= {made[one[2]["id"]] for one in await until(told, 1)}
+    await told.aclose()
+    return heard
+
+
+def test_an_entry_of_anothers_is_not_even_encoded(app, monkeypatch):
+    encoded: list[str] = []
+    right = events._shown
+    monkeypatch.setattr(
+        events, "_shown", lambda session, one: encoded.append(one.owner) or right(session, one)
+    )
+    assert asyncio.run(hear_of_both(app)) == {"bob"}
+    assert set(encoded) == {"bob"}
+
+
+def test_a_feed_that_does_not_look_whose_an_entry_is_would_be_noticed(app, monkeypatch):
+    """The broken twin."""
+    monkeypatch.setattr(Listener, "_may_see", lambda self, entry: True)
+    assert asyncio.run(hear_of_both(app)) == {"ann", "bob"}

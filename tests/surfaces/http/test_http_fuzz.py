@@ -30,8 +30,8 @@ CANARY = "canary-of-bob"
 DEED = Deed("test", "")
 PARTS = ("Traceback", "SELECT ", "sqlite3", "psycopg", ".py")  # of what is inside
 
-# What a document cannot say: an item that cannot be stored, a name that is none, a rate, an age, a moment.
-MEANT = ("caller_error", "payload_refused")
+# What a document cannot say: an item that cannot be stored, a name that is none, a rate, an age, a moment, a cursor of nothing.
+MEANT = ("caller_error", "payload_refused", "cursor_too_old")
 WORDS = {
     "pipeline": ["shouting"],
     "kind": [None, "invalid_request"],
@@ -39,7 +39,8 @@ WORDS = {
     "older_than": [None, "1s"],
     "newer_than": [None, "1h"],
 }
-FORMS = ("Invalid RFC3339", "Expected `int`, got `float`")  # to JSON Schema 1.0 is an integer
+# Nor a leap second, the NUL that no text may have, and that 1.0 is no integer, which to JSON Schema it is.
+FORMS = ("Invalid RFC3339", "it has the character NUL", "Expected `int`, got `float`")
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -88,6 +89,7 @@ def document() -> dict[str, Any]:
         fields |= {field: {"enum": words} for field, words in WORDS.items() if field in fields}
         if "pipeline" not in told["components"]["schemas"][name].get("required", ()):
             fields["pipeline"] = {"enum": [None, "shouting"]}
+    del told["paths"]["/api/events"]  # which never ends
     for path in told["paths"].values():
         for operation in path.values():
             heard = operation["parameters"]

@@ -137,8 +137,10 @@ def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
     assert rest["next"] is None
     for cursor in ("1@" + "9" * 24, "1@2030-01-01T00:00:00.0", "x"):
         assert problem(ann.get("/api/jobs", params={**asked, "cursor": cursor})) == "bad_request"
+    for since in ("0", "0.5", "yesterday", "2020-01-01T00:00:00", "2020-01-01"):
+        assert problem(ann.get("/api/jobs", params={"since": since})) == "bad_request", since
     admin = client("admin", owner="")
-    assert problem(admin.get("/api/jobs", params=asked)) == "bad_request"
+    assert problem(admin.get("/api/jobs", params=asked)) == "caller_error"
     assert len(admin.get("/api/jobs", params={**asked, "owner": "ann"}).json()["jobs"]) == 2
 
 
@@ -152,10 +154,11 @@ def test_a_failed_job_is_given_a_new_life_with_a_corrected_item(app, client):
         assert "/srv" not in str(failed)
         dry = ann.post(f"/api/jobs/{id}/retry", json={"dry_run": True}).json()
         assert (dry["job"]["state"], dry["stage"], dry["dry_run"]) == ("failed", "shout", True)
-        told = ann.post(
-            f"/api/jobs/{id}/retry", json={"item": {"text": "now"}, "reason": "mended"}
-        ).json()
-        assert (told["job"]["state"], told["job"]["retries_manual"]) == ("queued", 1)
+    told = ann.post(
+        f"/api/jobs/{id}/retry", json={"item": {"text": "now"}, "reason": "mended"}
+    ).json()
+    assert (told["job"]["state"], told["job"]["retries_manual"]) == ("queued", 1)
+    with app.working(concurrency=2):
         done = ann.get(f"/api/jobs/{id}/result", headers={"prefer": "wait=30"}).json()
     assert done["result"] == {"text": "NOW"}
     deeds = app._session.opened.reader.deeds(subject=id)

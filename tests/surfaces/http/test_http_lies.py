@@ -52,6 +52,34 @@ def test_a_body_that_lies_gets_its_answer(app, client, lie):
     assert app._session.opened.reader.open_jobs("ann") == 0
 
 
+MANY = {
+    "lists": b"[" + b"[]," * 600_000 + b"[]]",
+    "keys": b"{" + b",".join(b'"%d":0' % n for n in range(600_000)) + b"}",
+    "numbers": b"[" + b"1," * 1_000_000 + b"1]",
+}
+
+
+@pytest.mark.parametrize("many", MANY)
+def test_more_values_than_anybody_needs_are_refused_before_they_are_made(client, many):
+    """They fit into the bytes that a body may have, and would take some hundred megabytes."""
+    answer = client("submit").post("/api/jobs", content=holding(MANY[many]), headers=JSON)
+    assert (answer.status_code, problem(answer)) == (413, "too_large")
+    assert answer.json()["detail"] == "a body may have 500,000 values; send the rest in others"
+
+
+@pytest.mark.parametrize(
+    "text", [b",[{" * 200_000, b'\\"' * 200_000 + b",", b"\\\\" * 99_999 + b"," * 600_000]
+)
+def test_what_stands_in_a_text_is_no_value(client, text):
+    answer = client("submit").post("/api/jobs", content=holding(b'"' + text + b'"'), headers=JSON)
+    assert answer.status_code == 202
+
+
+def test_a_text_without_an_end_is_read_once(client):
+    body = holding(b'"' + b'\\"' * 1_000_000 + b"," * 600_000)
+    assert problem(client("submit").post("/api/jobs", content=body, headers=JSON)) == "bad_request"
+
+
 def test_of_a_key_that_is_given_twice_the_last_counts(client):
     ann = client("submit", "read")
     body = holding(b'{"a": 1, "a": 2}')[:-1] + b', "priority": 1, "priority": 2}'

@@ -145,7 +145,7 @@ def test_beyond_its_bound_a_server_sheds_requests_and_still_says_that_it_lives(a
 
 def test_those_who_send_slowly_keep_nobody_else_out(app, monkeypatch):
     monkeypatch.setattr(limits, "FORMS_MAX", 3)
-    monkeypatch.setattr(limits, "READING_MAX", 3)
+    monkeypatch.setattr(limits, "READING_MAX", 6)  # of which an owner has half
     token = bearer(app, "submit", "read")
     sent = (
         ("/login", {"content-type": "application/x-www-form-urlencoded"}),
@@ -226,6 +226,86 @@ def test_waits_and_streams_have_bounds_of_their_own(app):
                     assert (await waiting).status_code == 200
         async with ask(api, "GET", "/api/events", token) as again:
             assert await again.status() == 200
+
+    asyncio.run(play())
+
+
+def test_an_owner_whose_requests_take_long_keeps_no_other_waiting(app, monkeypatch):
+    """Ann's reads hang, more of them than there are threads; Bob is answered, and Ann's come through when they can."""
+    monkeypatch.setattr(limits, "THREADS", 2)
+    tokens = {who: bearer(app, "read", owner=who) for who in ("ann", "bob")}
+    entered, let_go = threading.Semaphore(0), threading.Event()
+    reader = type(app._session.opened.reader)
+    read = reader.open_jobs
+
+    def hang(self, owner):
+        if owner == "ann":
+            entered.release()
+            assert let_go.wait(60)
+        return read(self, owner)
+
+    doors: list[limits.Door] = []
+
+    class NotedDoor(limits.Door):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            doors.append(self)
+
+    async def in_line(count: int) -> None:
+        """Until so many of Ann's requests wait for their turn."""
+        async with asyncio.timeout(60):
+            while doors[0]._lines["ann"].statistics().tasks_waiting != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE, requests_max=3)
+        async with AsyncExitStack() as under_way:
+            stuck = []
+            for n in range(4):
+                one = ask(api, "GET", "/api/jobs", tokens["ann"])
+                stuck.append(await under_way.enter_async_context(one))
+                if n == 0:
+                    assert await asyncio.to_thread(entered.acquire, timeout=60)
+                await in_line(n)
+            async with ask(api, "GET", "/api/jobs", tokens["ann"]) as shed:
+                assert await shed.status() == 503
+            async with ask(api, "GET", "/api/jobs", tokens["bob"]) as other:
+                assert await other.status() == 200
+            let_go.set()
+            assert [await one.status() for one in stuck] == [200] * 4
+        assert doors[0]._lines == {}, "who asks for nothing has no line"
+
+    monkeypatch.setattr("perdure.surfaces.http.asgi.Door", NotedDoor)
+    monkeypatch.setattr(reader, "open_jobs", hang)
+    asyncio.run(play())
+
+
+def test_one_owner_leaves_half_of_the_places_to_others(app, monkeypatch):
+    monkeypatch.setattr(limits, "READING_MAX", 2)
+    tokens = {who: bearer(app, "submit", "read", owner=who) for who in ("ann", "bob")}
+
+    begun = asyncio.Semaphore(0)
+
+    async def never() -> dict[str, Any]:
+        begun.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def play() -> None:
+        api = asgi(app, hosts=HERE, streams_max=4)
+        async with AsyncExitStack() as open_ones:
+            for who, places in (("ann", 2), ("bob", 2)):
+                for n in range(places + 1):
+                    heard = await open_ones.enter_async_context(
+                        ask(api, "GET", "/api/events", tokens[who])
+                    )
+                    assert await heard.status() == (200 if n < places else 503), who
+            for token in tokens.values():
+                headers = {**token, **JSON}
+                await open_ones.enter_async_context(ask(api, "POST", "/api/jobs", headers, never))
+                await begun.acquire()
+            async with ask(api, "POST", "/api/jobs", {**tokens["ann"], **JSON}, never) as third:
+                assert await third.status() == 503
 
     asyncio.run(play())
 

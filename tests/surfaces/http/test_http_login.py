@@ -184,6 +184,7 @@ def test_every_answer_has_the_headers_of_a_careful_server(browser):
     answers += [browser.http.post("/login", data={"token": "x"}), browser.http.put("/login")]
     answers += [browser.http.post("/logout", data={"csrf": browser.csrf})]
     for one in answers:
+        assert one.headers["x-request-id"]
         policy = one.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy

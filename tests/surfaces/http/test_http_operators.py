@@ -1,5 +1,7 @@
 """Operators over HTTP: what they see and do, and what nobody else does."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from perdure.model.gates import GateChange, GateState
@@ -70,3 +72,46 @@ def test_what_is_the_operators_is_closed_to_owners_and_viewers_change_nothing(cl
     viewer = client("read_all", owner="").request(one.method, path, **body)
     seen = viewer.status_code if viewer.status_code == 200 else problem(viewer)
     assert seen in ({"forbidden"} if one.method == "POST" else {200, "not_found"})
+
+
+def test_a_queue_says_since_when_its_first_job_could_run(app, admin):
+    assert admin.get("/api/queues").json()["queues"][0]["oldest_due_at"] is None
+    job = app.get_pipeline("shouting").enqueue({"text": "x"}).view()
+    (queue,) = admin.get("/api/queues").json()["queues"]
+    assert (queue["ready"], queue["later"]) == (1, 0)
+    assert queue["oldest_due_at"] == job.due_at.isoformat().replace("+00:00", "Z")
+
+
+def test_money_in_the_figures_is_a_decimal_text(app, admin):
+    @app.stage
+    def pay(item, context):
+        context.usage(cost_usd=0.1)
+        return item
+
+    app.pipeline("paying", pay).call({"n": 1})
+    (flow,) = admin.get("/api/stats").json()["flows"]
+    assert (flow["pipeline"], flow["succeeded"], flow["cost_usd"]) == ("paying", 1, "0.100000000")
+    assert "nusd" not in admin.get("/api/stats").text
+
+
+def test_a_job_behind_a_gate_that_lets_nothing_pass_is_held(app, client):
+    @app.stage(upstream=app.upstream("model"))
+    def ask(item):
+        return item
+
+    pipe = app.pipeline("asking", ask)
+    pipe.enqueue({"n": 1}, owner="ann", run_at=datetime(2999, 1, 1, tzinfo=UTC))
+    job, ann = pipe.enqueue({"n": 2}, owner="ann"), client("read")
+
+    def views() -> list[str]:
+        listed = ann.get("/api/jobs").json()["jobs"]
+        shown = ann.get(f"/api/jobs/{job.id}").json()["job"]
+        assert shown == listed[0]
+        return [one["view"] for one in listed]
+
+    assert views() == ["queued", "scheduled"]
+    control = app._session.opened.control
+    control.change_gate(GateChange("model", 0, GateState.HELD, None), Deed("t", ""))
+    assert views() == ["held", "scheduled"]
+    control.change_gate(GateChange("model", 1, GateState.FLOWING, None), Deed("t", ""))
+    assert views() == ["queued", "scheduled"]

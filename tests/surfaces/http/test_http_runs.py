@@ -90,3 +90,20 @@ def test_items_that_cannot_be_read_are_refused_and_none_of_them_is_in(client, ru
     assert problem(ann.post(f"{run}/items", content=broken, headers=LINES)) == "bad_request"
     assert problem(ann.post(f"{run}/items", json=[1])) == "unsupported_media_type"
     assert ann.get(run).json()["counts"]["total"] == 0
+
+
+@pytest.mark.parametrize("money", ["2.50", "1", "0.000000001"])
+def test_money_comes_as_a_decimal_text(app, client, money):
+    asked = {"pipeline": "shouting", "name": "paid", "cost_max_usd": money}
+    begun = client(*EVERYTHING).post("/api/runs", json=asked)
+    assert begun.status_code == 201
+    kept = app.get_run(begun.json()["id"]).view().settings_json
+    assert msgspec.json.decode(kept)["cost_max_usd"] == float(money)
+
+
+@pytest.mark.parametrize(("money", "code"), [
+    (2.5, "bad_request"), ("NaN", "bad_request"), ("1e9", "bad_request"), ("-1", "bad_request"),
+])  # fmt: skip
+def test_money_that_is_none_is_refused(client, money, code):
+    asked = {"pipeline": "shouting", "name": "paid", "cost_max_usd": money}
+    assert problem(client(*EVERYTHING).post("/api/runs", json=asked)) == code

@@ -11,7 +11,7 @@ from perdure.model.gates import GateChange, GateState
 from perdure.model.operations import Deed, NewSchedule
 from tests.engine.kit import until
 from tests.surfaces.http.conftest import problem
-from tests.surfaces.letters import Office
+from tests.surfaces.letters import Office, module_in
 
 DEED = Deed("test", "")
 
@@ -42,7 +42,9 @@ def missing(told: Any, shown: Any, where: str = "") -> list[str]:
     return [] if told == shown else [f"{where}: {told!r} is not {shown!r}"]
 
 
-def test_jobs_runs_and_dead_letters_are_the_same_in_both(archive):
+def test_jobs_runs_and_dead_letters_are_the_same_in_both(archive, monkeypatch):
+    """But for what only the app knows, which a command is told with --app: when a job fails, and second names."""
+    monkeypatch.setenv("PERDURE_ALIASES", "gateway")
     api, get = client(archive, "admin"), {}
     run = archive.app.get_run("march").id
     jobs = api.get("/api/jobs").json()["jobs"]
@@ -67,7 +69,24 @@ def test_jobs_runs_and_dead_letters_are_the_same_in_both(archive):
         (get["dead/groups"]["groups"], ("dead", "groups")),
     ]
     for told, words in pairs:
-        assert missing(told, archive.json(*words), " ".join(words)) == []
+        left_out = [one for one in missing(told, archive.json(*words)) if "ttempts" not in one]
+        assert left_out == []
+    assert jobs[0]["attempts_max"] == jobs[0]["maxAttempts"] == 3
+    assert archive.json("jobs", "list")[0]["attempts_max"] is None
+
+
+def test_with_the_app_a_command_knows_what_the_api_knows(archive, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = module_in(tmp_path, archive.url, tmp_path.name)
+    dead = archive.json("dead", "list", "--app", name)
+    assert {(one["attempts"], one["failures"], one["attempts_max"]) for one in dead} == {(2, 1, 5)}
+    for words in (
+        ("jobs", "list"),
+        ("jobs", "show", dead[0]["id"]),
+        ("dead", "show", dead[0]["id"]),
+    ):
+        found = archive.json(*words, "--app", name)
+        assert (found if isinstance(found, dict) else found[0])["attempts_max"] == 5
 
 
 def test_a_report_is_the_same_in_both(archive):

@@ -119,7 +119,10 @@ def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> Ru
         failures = sinks.enter_context(Sink(order.failures)) if order.failures else None
         batch = _Batch(pipe, order, show, asked)
         reader, settled = batch.opened.reader, batch.settled
-        return batch.carry_out(Writer(reader, batch.run, order.order, settled, results, failures))
+        aliases = pipe._session.aliases_of(pipe.name)
+        return batch.carry_out(
+            Writer(reader, batch.run, order.order, settled, results, failures, aliases)
+        )
 
 
 def _never() -> bool:

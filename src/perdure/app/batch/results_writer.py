@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Literal
 
 from perdure.app.runs import Sink, result_of
@@ -26,6 +27,7 @@ class Writer:
         settled: threading.Event,
         results: Sink | None,
         failures: Sink | None,
+        aliases: Mapping[str, str],
     ) -> None:
         self._reader = reader
         self._run = run
@@ -34,6 +36,7 @@ class Writer:
         self._sinks = [sink for sink in (results, failures) if sink is not None]
         self._results = results
         self._failures = failures
+        self._aliases = aliases
         self._given = Seen()  # to sinks that cannot take it back
         self.results = 0
         self.failures = 0
@@ -82,7 +85,7 @@ class Writer:
 
     def _put(self, sink: Sink | None, item: ItemView) -> None:
         if sink is not None and (sink.rewinds or self._given.add(item.no)):
-            sink.write(result_of(item))
+            sink.write(result_of(item, self._aliases))
 
     def _begin_again(self) -> None:
         self.results = self.failures = 0

@@ -18,6 +18,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -166,8 +167,9 @@ class Calls:
         laid: LaidPipeline,
         job: Callable[[], NewJob],
         terms: CallTerms,
+        begun: Callable[[str], object] = lambda id: None,
     ) -> Over:
-        """Run a job of this pipeline now. ``opened`` and ``job`` may wait for the store."""
+        """Run a job of this pipeline now. ``opened`` and ``job`` may wait for the store; ``begun`` hears the job's id once it is stored."""
         began_s = self.clock.monotonic()
 
         def begin_call() -> tuple[Call, Step]:
@@ -193,7 +195,7 @@ class Calls:
                 call = make(worker=self._caller_row.no(found.store, not_this=worker))
                 return call, call.begin()
 
-        return await _Waiting(self, terms, began_s).run_to_end(begin_call)
+        return await _Waiting(self, terms, began_s, begun).run_to_end(begin_call)
 
     def _gates(self, opened: Opened, stage: Stage) -> CallerGates | None:
         upstream = self._upstreams.of(stage)
@@ -206,6 +208,10 @@ class Calls:
         if asyncio._get_running_loop() is not None:
             raise CallerError("this thread has an event loop; write: await pipe.call_async(...)")
         return self._loop.run(make())
+
+    def send(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine on the loop of those who have none, and do not wait for it; it can be cancelled."""
+        return self._loop.send(make())
 
     @property
     def closing(self) -> bool:
@@ -223,8 +229,11 @@ class Calls:
 class _Waiting:
     """One caller that waits: keeps its time, and remembers that it has gone."""
 
-    def __init__(self, shared: Calls, terms: CallTerms, began_s: float) -> None:
+    def __init__(
+        self, shared: Calls, terms: CallTerms, began_s: float, begun: Callable[[str], object]
+    ) -> None:
         self._shared = shared
+        self._begun = begun
         self._clock = shared.clock
         self._until_s = began_s + terms.wait_s + ANSWER_S
         self._gone: asyncio.CancelledError | None = None
@@ -236,6 +245,7 @@ class _Waiting:
         try:
             self._call, step = await self._trade(begin)
             self._job_id = step.claim.id if isinstance(step, Try) else step.job_id
+            self._begun(self._job_id)
             while isinstance(step, Try):
                 step = await self._try(step)
         except StoreError as error:

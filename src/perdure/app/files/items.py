@@ -20,6 +20,7 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers", ".parquet")
 _ZIP = b"PK\x03\x04"  # how an archive begins, and so most spreadsheets do
 _FIELD_CHARS_MAX = PAYLOAD_BYTES_MAX
 _LINE_BYTES_MAX = 8 * PAYLOAD_BYTES_MAX  # what an item may have, written with escapes
+_SPACE = b" \t\r\n"  # around a value; with its end a line that is cut off seems to end on the next
 _AHEAD_MAX = 1_000
 
 
@@ -105,7 +106,7 @@ def _json_lines(file: BinaryIO, name: str) -> Iterator[Any]:
             yield Unreadable(_not_utf_8(where, "UTF-16"))
             continue
         try:
-            yield FileItem(json.loads(text.decode()), where)
+            yield FileItem(json.loads(text.rstrip(_SPACE).decode()), where)
         except UnicodeDecodeError:
             yield Unreadable(_not_utf_8(where))
         except (ValueError, RecursionError) as error:

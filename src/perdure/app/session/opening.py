@@ -10,7 +10,7 @@ from perdure.stores.opening import Opened
 
 
 def settings_in_force(**given: Any) -> Config:
-    """The settings in force, for surfaces: what is given beats the environment."""
+    """The settings in force, for surfaces, without an app: what is given beats the environment and the file."""
     return load(**given)
 
 
@@ -25,14 +25,22 @@ def schema_of(url: str, *, create: bool = True) -> Schema:
 
 
 def open_store(
-    url: str, *, create: bool = True, wait_s_max: float = 10.0, read_only: bool = False
+    url: str,
+    *,
+    create: bool = True,
+    wait_s_max: float = 10.0,
+    read_only: bool = False,
+    connections: int | None = None,
 ) -> Opened:
-    """Open a store; a fresh one gets its schema, an outdated one is refused with advice."""
+    """Open a store; a fresh one gets its schema, an outdated one is refused with advice.
+
+    Without ``connections`` there are as many at most as the settings say, without those of an app.
+    """
     return opening.open_store(
         url,
         SystemClock(),
         create=create and not read_only,
         wait_s_max=wait_s_max,
-        connections=load().connections,
+        connections=connections or load().connections,
         read_only=read_only,
     )

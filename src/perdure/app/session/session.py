@@ -6,11 +6,12 @@ and a feed of its own.
 
 import random
 import threading
+from collections.abc import Callable, Mapping
 
 from perdure.app.calling.calls import Calls
 from perdure.app.session.job_watch import JobWatch
 from perdure.app.session.opening import open_store
-from perdure.config import load
+from perdure.app.session.settings import Settings, load_settings
 from perdure.engine.batch.runs import Runs
 from perdure.engine.clock import SystemClock
 from perdure.engine.gates.upstreams import Upstreams
@@ -21,7 +22,12 @@ from perdure.engine.operate.eligible import Check
 from perdure.engine.operate.feed_listeners import FeedThread
 from perdure.engine.stages import Catalogue, LaidPipeline
 from perdure.engine.upkeep.schedules import Schedule
+from perdure.model.errors import ConfigError
 from perdure.model.jobs import Lane
+from perdure.observers.process_figures import ProcessFigures
+from perdure.rules.field_checks import check_aliases, nearest
+from perdure.rules.policy import Policy
+from perdure.rules.vocabulary import VOCABULARIES
 from perdure.stores.forking import tell_of_forks
 from perdure.stores.opening import Opened, refusal_to_write
 
@@ -39,20 +45,28 @@ class Session:
         opened: Opened | None = None,
         *,
         read_only: bool = False,
+        settings: Settings | None = None,
     ) -> None:
         self.url = url
+        self.settings = settings or load_settings()
         self.read_only = read_only
         self.observers = observers
         self.ids = Ids(SystemClock(), random.SystemRandom())
         self.upstreams = Upstreams()
         self.laid_pipelines: dict[str, LaidPipeline] = {}
         self.checks: dict[str, Check] = {}  # whether the source of an item exists, by pipeline
+        self.sync_policies: dict[str, Policy] = {}  # of pipelines that a server may call
         self.schedules: dict[str, Schedule] = {}
         self.fair_queues: set[str] = set()
+        self.aliases: Mapping[str, str] = aliases_in(
+            self.settings.config.aliases
+        )  # at once: a wrong one is told here
+        self.workers_here: list[Callable[[], str]] = []  # why each in this process claims nothing
         self._opened = opened
         self._calls: Calls | None = None
         self._feed: FeedThread | None = None
         self._watch: JobWatch | None = None
+        self._figures: ProcessFigures | None = None
         self._laid: set[str] = set()
         self._opening = threading.Lock()
         tell_of_forks(self)
@@ -64,13 +78,17 @@ class Session:
         """
         self._opening = threading.Lock()
         self.ids = Ids(SystemClock(), random.SystemRandom())
+        self.workers_here = []
 
     @property
     def opened(self) -> Opened:
         """The store, opened on first use."""
         with self._opening:
             if self._opened is None:
-                self._opened = open_store(self.url, read_only=self.read_only)
+                connections = self.settings.config.connections
+                self._opened = open_store(
+                    self.url, read_only=self.read_only, connections=connections
+                )
             return self._opened
 
     @property
@@ -78,7 +96,7 @@ class Session:
         """What the calls of this process share."""
         with self._opening:
             if self._calls is None or not self._calls.is_of_this_process:
-                config = load()
+                config = self.settings.config
                 self._calls = Calls(
                     clock=SystemClock(),
                     chance=random.SystemRandom(),
@@ -95,7 +113,7 @@ class Session:
         reader = self.opened.reader
         with self._opening:
             if self._feed is None or not self._feed.is_of_this_process:
-                self._feed = FeedThread(reader, poll_s=load().poll_s)
+                self._feed = FeedThread(reader, poll_s=self.settings.config.poll_s)
             return self._feed
 
     @property
@@ -106,6 +124,15 @@ class Session:
             if self._watch is None or not self._watch.is_of_this_process:
                 self._watch = JobWatch(reader.jobs_ended)
             return self._watch
+
+    @property
+    def figures(self) -> ProcessFigures:
+        """What this process does, counted from the first time that somebody asks for it."""
+        with self._opening:
+            if self._figures is None:
+                self._figures = ProcessFigures()
+                self.observers.add(self._figures, turns=self._figures.add_turn)
+            return self._figures
 
     @property
     def runs(self) -> Runs:
@@ -125,6 +152,11 @@ class Session:
             self.observers,
             self.checks,
         )
+
+    def aliases_of(self, pipeline: object) -> Mapping[str, str]:
+        """The second names of fields of a pipeline's jobs: those of its policies, in the order of its stages, and those of the settings."""
+        laid = self.laid_pipelines.get(pipeline) if isinstance(pipeline, str) else None
+        return self.aliases if laid is None else {**laid.aliases, **self.aliases}
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -170,3 +202,16 @@ class Session:
             if self._opened is not None:
                 self._opened.close()
                 self._opened = None
+
+
+def aliases_in(setting: str) -> dict[str, str]:
+    """The second names that a setting gives: by vocabularies, or each by itself."""
+    found: dict[str, str] = {}
+    for word in filter(None, (one.strip() for one in setting.split(","))):
+        name, given, alias = word.partition("=")
+        if not given and name not in VOCABULARIES:
+            raise ConfigError(
+                f"aliases (PERDURE_ALIASES) has {word!r}; write name=alias, or a vocabulary: {nearest(name, VOCABULARIES)}"
+            )
+        found |= {name.strip(): alias.strip()} if given else VOCABULARIES[name].aliases
+    return check_aliases("aliases (PERDURE_ALIASES)", found)

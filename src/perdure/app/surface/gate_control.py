@@ -8,6 +8,7 @@ from shlex import quote
 from msgspec import Struct, structs
 
 from perdure.app.surface.gate_figures import GateFigures, SliceShown, WorkerPace, figures
+from perdure.app.surface.moments import Moment
 from perdure.engine.gates.changes import (
     gate_of,
     hold_by_person,
@@ -87,18 +88,18 @@ class GateAnswer(Struct, frozen=True):
     credential: str | None
     reason: str
     cause: str | None
-    since_at: datetime | None
-    held_until: datetime | None
+    since_at: Moment | None
+    held_until: Moment | None
     until_person: bool
     probe_first: bool
-    probe_out_until: datetime | None
+    probe_out_until: Moment | None
     gap: int
     generation: int
     changed_by: str
     waiting: int
     upstreams: tuple[str, ...]
     held_by: str | None
-    now: datetime
+    now: Moment
     says: str
     rate_per_s: float | None
     paces: tuple[WorkerPace, ...]

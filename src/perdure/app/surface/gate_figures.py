@@ -101,11 +101,14 @@ class GateFigures(Struct, frozen=True):
 
     @property
     def pace_says(self) -> str:
-        """The rate of all together, since when, and whether it climbs, in a few words; empty where there is none."""
+        """The rate of all together, what it was, since when, and whether it climbs; empty where there is none."""
         paced = [one for one in self.paces if one.pace.rate_per_s is not None]
         if self.rate_per_s is None:
             return ""
         text = f"paced: {per_s(self.rate_per_s)} calls a second"
+        was = [one.pace.was_per_s for one in paced if one.pace.was_per_s is not None]
+        if len(was) == len(paced):
+            text += f" (was {per_s(sum(was))})"
         if len(paced) < len(self.paces):
             text += f" in {len(paced)} of {len(self.paces)} workers"
         first = min(paced, key=lambda one: one.pace.changed_at)

@@ -4,15 +4,20 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
+from perdure.app.surface.moments import Moment
 from perdure.engine.operate.single_jobs import clean_deed
 from perdure.model.errors import UnknownName
+from perdure.model.nouns import replace
 from perdure.model.operations import Deed, LaneScope
 from perdure.rules.field_checks import nearest
 from perdure.stores.opening import Opened
 
 
 class QueueShown(Struct, frozen=True):
-    """A queue as people see it. ``ready`` jobs may be claimed now, ``later`` ones wait for their time."""
+    """A queue as people see it. ``ready`` jobs may be claimed now, ``later`` ones wait for their time.
+
+    ``oldest_due_at`` is since when the first in line of one of its lanes could have been claimed, the longest of them.
+    """
 
     name: str
     pipelines: tuple[str, ...]
@@ -21,6 +26,7 @@ class QueueShown(Struct, frozen=True):
     paused_at: datetime | None = None
     paused_by: str = ""
     reason: str = ""
+    oldest_due_at: datetime | None = None
 
     @property
     def says(self) -> str:
@@ -32,15 +38,16 @@ class QueueShown(Struct, frozen=True):
 
 
 class QueueAnswer(Struct, frozen=True):
-    """A queue. ``ready`` jobs may be claimed now, ``later`` ones wait for their time."""
+    """A queue. ``ready`` jobs may be claimed now, since ``oldest_due_at``; ``later`` ones wait for their time."""
 
     name: str
     pipelines: tuple[str, ...]
     ready: int
     later: int
-    paused_at: datetime | None
+    paused_at: Moment | None
     paused_by: str
     reason: str
+    oldest_due_at: Moment | None
     says: str
 
 
@@ -51,21 +58,23 @@ def answer_of(queue: QueueShown) -> QueueAnswer:
 
 def queues(opened: Opened) -> list[QueueShown]:
     """Every queue that a pipeline has used, by name."""
-    lanes = opened.reader.lanes()
+    lanes, due = opened.reader.lanes(), opened.reader.first_due()
     paused = {one.name: one for one in opened.reader.pauses() if one.scope is LaneScope.QUEUE}
     found = []
     for name in sorted({one.lane.queue for one in lanes} | set(paused)):
         within = [one for one in lanes if one.lane.queue == name]
         pause = paused.get(name)
-        found.append(
-            QueueShown(
-                name,
-                tuple(sorted({one.lane.pipeline for one in within})),
-                sum(one.ready for one in within),
-                sum(one.later for one in within),
-                *(() if pause is None else (pause.paused_at, pause.paused_by, pause.reason)),
-            )
+        queue = QueueShown(
+            name,
+            tuple(sorted({one.lane.pipeline for one in within})),
+            sum(one.ready for one in within),
+            sum(one.later for one in within),
+            oldest_due_at=min((due[one.no] for one in within if one.no in due), default=None),
         )
+        if pause is not None:
+            paused_at, by, why = pause.paused_at, pause.paused_by, pause.reason
+            queue = replace(queue, paused_at=paused_at, paused_by=by, reason=why)
+        found.append(queue)
     return found
 
 

@@ -2,31 +2,37 @@
 
 import re
 from collections.abc import Mapping
-from traceback import walk_tb
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from perdure.app.calling.calls import terms_of
 from perdure.app.job_filters import dead_meant
+from perdure.app.job_refs import Called, JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.session.session import Session
 from perdure.app.worker.embedded import EmbeddedWorker
-from perdure.config import load
 from perdure.engine.attempt.captures import TRACEBACK
 from perdure.engine.enqueue import Item
 from perdure.engine.gates.upstreams import rate_per_s
+from perdure.engine.observe import trace_of
 from perdure.engine.operate.feed_listeners import Listener
-from perdure.model.errors import UnknownName
+from perdure.model.errors import StoreError, UnknownName
+from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
-from perdure.rules.redact import safe_line
+from perdure.observers.log import write_logs
 
 __all__ = [
     "TRACEBACK",
     "Item",
     "Listener",
+    "begin_call",
     "discard_letters",
     "owner_rate",
     "pipeline_named",
     "trace_of",
+    "why_not_ready",
     "working",
+    "write_server_log",
 ]
 
 _DISCARD_STEPS_MAX = 5  # pages that a request discards itself; workers go on
@@ -40,6 +46,35 @@ def pipeline_named(session: Session, name: str) -> Pipeline:
     return Pipeline(session, laid)
 
 
+def begin_call(
+    session: Session,
+    pipe: Pipeline,
+    item: Any,
+    *,
+    wait_s: float,
+    owner: str,
+    key: str | None,
+    request_id: str,
+) -> tuple[JobRef, Future[Called]]:
+    """Have a job done in this process, on the loop that the app keeps for calls: the job, which is stored by now, and what comes of it.
+
+    So no stage holds up the server's own loop, and no thread of the server's waits.
+    """
+    begun: Future[str] = Future()
+    terms = terms_of(session.sync_policies[pipe.name], wait_s, OnLost.HAND_OVER)
+    over = session.calls.send(
+        lambda: pipe._make_call(
+            item, terms, owner=owner, key=key, request_id=request_id, begun=begun.set_result
+        )
+    )
+    over.add_done_callback(lambda _: begun.cancel())  # does nothing where it has begun
+    try:
+        return JobRef(begun.result(), True, session, owner), over
+    except CancelledError:
+        over.result()  # says why it could not begin
+        raise
+
+
 def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> BulkView:
     """Discard dead letters, the first thousand of them at once; workers go on with the rest, and it can be stopped."""
     meant, bulks = dead_meant(session, chosen), session.bulks
@@ -47,10 +82,25 @@ def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> 
     return bulks.through(bulk, steps_max=_DISCARD_STEPS_MAX)
 
 
+def why_not_ready(session: Session) -> str:
+    """Why a server cannot serve, in a word: of the store, of its schema, or of the worker beside it; empty where it can."""
+    try:
+        session.opened.check_schema()
+    except StoreError as error:
+        return error.code
+    return next((why for check in session.workers_here if (why := check())), "")
+
+
 def working(session: Session, concurrency: int | None) -> EmbeddedWorker:
     """A worker inside this process, for as long as the block lasts."""
-    config = load(store=session.url, concurrency=concurrency)
-    return EmbeddedWorker(session, config, queues=(), categories=())
+    settings = session.settings.with_given({"concurrency": concurrency}, given_as="option")
+    return EmbeddedWorker(session, settings.config, queues=(), categories=())
+
+
+def write_server_log(session: Session) -> None:
+    """Write the log to standard error, as the settings say: as a worker does."""
+    config = session.settings.config
+    write_logs(form=config.log_format, level=config.log_level)
 
 
 def owner_rate(rate: str | None) -> tuple[int, float] | None:
@@ -61,14 +111,3 @@ def owner_rate(rate: str | None) -> tuple[int, float] | None:
     count = re.match(r"\s*([0-9_.]+)", str(rate))
     burst = per_s if count is None else float(count[1].replace("_", ""))
     return max(1, int(burst)), 1 / per_s
-
-
-def trace_of(error: BaseException) -> str:
-    """What was raised, and where, innermost first, on one line for a log: the words without secrets, no values."""
-    frames = [
-        f"{frame.f_globals.get('__name__', '?')}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
-    ]
-    told = f"{type(error).__qualname__}: {safe_line(str(error))} at {' < '.join(reversed(frames))}"
-    before = error.__cause__ or error.__context__
-    return told if before is None else f"{told}; after {trace_of(before)}"

@@ -7,7 +7,6 @@ it end with an error, or with its process, the operations stand where they were,
 import threading
 
 from perdure.app.session.session import Session
-from perdure.config import load
 from perdure.engine.clock import SystemClock
 from perdure.engine.operate.bulks import Bulks
 from perdure.engine.stages import Catalogue
@@ -49,7 +48,7 @@ class BulkWork:
                 SystemClock(),
                 create=False,
                 wait_s_max=10.0,
-                connections=load().connections,
+                connections=self._session.settings.config.connections,
             )
         except StoreError as away:
             self._note_failure(away)

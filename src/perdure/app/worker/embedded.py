@@ -88,6 +88,7 @@ class EmbeddedWorker:
                 )
             self._life = self._begin()
             self._thread = self._on_a_thread(self._life)
+            self._session.workers_here.append(self._why_idle)
             atexit.register(self._at_exit)
         return self
 
@@ -105,6 +106,13 @@ class EmbeddedWorker:
     def close(self) -> None:
         """Stop claiming, let stages finish within the grace, and give the rest back."""
         self._close(orders=1)
+
+    def _why_idle(self) -> str:
+        """Why no job is claimed here, in a word; empty while claims flow."""
+        life = self._life
+        if life is None or life.over.is_set():
+            return "worker_stopped"
+        return life.worker.why_idle(self._config.lease_ttl_s)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -146,6 +154,8 @@ class EmbeddedWorker:
             return
         atexit.unregister(self._at_exit)
         self._closing.set()
+        if self._why_idle in self._session.workers_here:
+            self._session.workers_here.remove(self._why_idle)
         grace_s = self._config.grace_s if orders == 1 else 0.0
         try:
             life.drain(orders)

@@ -23,7 +23,7 @@ from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.proc import ProcessTable
 from perdure.model.errors import StoreError
 from perdure.model.workers import NewWorker, Role
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.log import flush_logs, log_event, write_logs
 
 _SAID_BYTES_MAX = 65_536
 
@@ -39,7 +39,8 @@ def main() -> NoReturn:
     write_logs(form=kept_worker.log_format, level="WARNING")
     new = NewWorker(kept_worker.boot, kept_worker.name, Role.MAIN, kept_worker.ttl_s)
     try:
-        store = open_store(kept_worker.url, wait_s_max=max(kept_worker.ttl_s / 3, 0.1)).store
+        wait_s_max = max(kept_worker.ttl_s / 3, 0.1)
+        store = open_store(kept_worker.url, wait_s_max=wait_s_max, connections=1).store
         worker = store.add_worker(new)  # the same one, if a keeper before us has made it
     except StoreError as error:  # our host finds that out as well, and starts another one
         if aloud is not None:
@@ -66,6 +67,7 @@ def main() -> NoReturn:
 
 def _speak(aloud: int) -> None:
     """Write to the host's standard error from now on, beginning with what we have written so far."""
+    flush_logs()
     said = os.pread(2, _SAID_BYTES_MAX, 0)
     os.dup2(aloud, 2)
     os.close(aloud)

@@ -15,6 +15,7 @@ from types import FrameType
 from perdure.app.session.opening import open_store
 from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
+from perdure.app.worker.metrics_port import MetricsPort
 from perdure.app.worker.parts import gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
@@ -24,10 +25,13 @@ from perdure.engine.supervise.supervisor import Lanes, Spawn, Supervisor
 from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.errors import StoreUnavailable
+from perdure.model.events import EventName
 from perdure.model.jobs import Lane
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
-from perdure.observers.log import log_event, write_logs
+from perdure.observers.figure_cells import cells_in
+from perdure.observers.log import flush_logs, log_event, write_logs
+from perdure.observers.process_figures import ProcessFigures
 from perdure.ports import Observer, Store
 
 _SUSPECT_IDLE_S = 20.0
@@ -44,10 +48,12 @@ def work(
     lifeline: int,
     queues: Collection[str] = (),
     categories: Collection[str] = (),
+    figures: tuple[int, int] | None = None,
 ) -> int:
     """Be a working process; ``lifeline`` is the pipe that closes when the supervisor is gone.
 
-    With ``queues`` or ``categories`` only their lanes are served.
+    With ``queues`` or ``categories`` only their lanes are served. ``figures`` is the file and the piece of it in which it
+    counts what it does.
     """
     gc.freeze()  # what was loaded stays; it need not be walked over again and again
     gc.set_threshold(_NEW_OBJECTS, 20, 100)
@@ -56,7 +62,10 @@ def work(
         Role.SUSPECTS: min(SUSPECTS_TOGETHER_MAX, config.concurrency),
         Role.ALONE: 1,
     }.get(role, config.concurrency)
-    opened = open_store(session.url)
+    opened = open_store(session.url, connections=config.connections)
+    if figures is not None:
+        counting = ProcessFigures(cells_in(*figures))
+        session.observers.add(counting, turns=counting.add_turn)
     catalogue = session.catalogue
     if queues or categories:
         catalogue = catalogue.only(queues=queues, categories=categories)
@@ -86,7 +95,10 @@ def work(
     )
     watch = threading.Thread(target=_watch, args=(lifeline, process.drain_now), daemon=True)
     watch.start()
-    return process.main()
+    try:
+        return process.main()
+    finally:
+        flush_logs()
 
 
 def _watch(lifeline: int, gone: Callable[[], None]) -> None:
@@ -101,10 +113,29 @@ def supervise(
     spawn: Spawn,
     lanes: Sequence[Lane] = (),
     observers: Sequence[Observer] = (),
+    port: MetricsPort | None = None,
 ) -> int:
     """Be a supervisor until told to stop; the exit status. ``lanes`` are those that its children serve."""
     write_logs(form=config.log_format, level=config.log_level)
     told = Observers([log_event, *observers])
+    if port is not None:
+        told.add(port.figures, turns=port.figures.add_turn)
+        told.tell(EventName.METRICS_SERVED, address=port.address)
+        port.look()
+    try:
+        return _supervise(url, config, spawn, lanes, told, port)
+    finally:
+        flush_logs()  # whoever says more after this says it below
+
+
+def _supervise(
+    url: str,
+    config: Config,
+    spawn: Spawn,
+    lanes: Sequence[Lane],
+    told: Observers,
+    port: MetricsPort | None,
+) -> int:
     orders = _Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.heed)
@@ -122,8 +153,12 @@ def supervise(
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
     while not supervisor.done:
         supervisor.once()
+        if port is not None:
+            port.look()
         _rest(wake_read, min(0.25, config.lease_ttl_s / 20))  # so that beats are punctual
     store.close()
+    if port is not None:
+        port.close()
     return supervisor.exit_status or 0
 
 
@@ -144,8 +179,8 @@ def _supervisor(
     )
 
 
-class _ToldToStop(Exception):
-    """A signal came, and nothing has begun that would have to be ended."""
+class _ToldToStop(BaseException):
+    """A signal came, and nothing has begun that would have to be ended. Nobody on the way takes it for a failure of theirs."""
 
 
 class _Orders:
@@ -181,7 +216,8 @@ def _await_store(url: str, config: Config, observers: Observers) -> Store:
     give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
     while True:
         try:
-            return open_store(url, wait_s_max=max(config.lease_ttl_s / 3, 0.1)).store
+            wait_s_max = max(config.lease_ttl_s / 3, 0.1)
+            return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
         except StoreUnavailable as away:
             if not away.may_pass or time.monotonic() + pause_s > give_up_at:
                 raise

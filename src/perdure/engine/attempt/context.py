@@ -160,7 +160,9 @@ class Context:
     outside systems so that they can recognise the repeat. ``token`` rises with every attempt: hand
     it to systems that can refuse an older writer. ``request_id`` is the job's: what its caller gave, or
     else the job's id; hand it to those who keep logs. ``attempt_id`` is this attempt's alone. ``item`` is the item as it was enqueued, as plain values, whatever earlier
-    stages have made of it. ``deadline_at`` is the job's, by the store's clock.
+    stages have made of it. ``deadline_at`` is the job's, by the store's clock. ``attempt`` is the number that the log and
+    `perdure jobs show` have: the first try of this stage is 1, and each further one, after a failure, a wait, a crash or a
+    shutdown, is one more. ``attempts_left`` is how many failures the job may still have after one of this attempt.
     """
 
     job_id: str

@@ -122,7 +122,7 @@ def context_for(claim: Claim, attempts_max: int, notes: AttemptNotes) -> Context
         stage=claim.stage,
         owner=claim.owner,
         item=decode(claim.payload_json),
-        attempt=failed + 1,
+        attempt=claim.counters.starts,
         attempts_left=max(0, attempts_max - failed - 1),
         token=claim.token,
         idempotency_key=key_for_outside(claim),

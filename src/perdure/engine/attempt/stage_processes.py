@@ -9,8 +9,8 @@ Always true:
 * A child whose order is given up, because its time is over, its job was taken away or the worker is
   shutting down, is killed at once. Whatever it was about to say is not heard.
 * A child that ends by itself while it has an order has lost the attempt: the outcome is `Lost`, with
-  the signal or the exit status, and is counted and isolated as if it had been the whole worker. One
-  that ends before its order has arrived there is replaced, and nobody is blamed.
+  the signal or the exit status, and counts as a crash. Nobody else was harmed, so it makes no suspect: the job
+  runs again in a new child, of whatever worker. One that ends before its order has arrived there is replaced, and nobody is blamed.
 * Only so many children start at once as there are processors, because each has a limited time for that. One that
   is not ready in time has its order given back, which counts as nothing, unless that goes on and on. Where the system
   has no process to give, that is said once, and tried again after growing pauses within the same time.

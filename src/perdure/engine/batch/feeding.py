@@ -267,7 +267,8 @@ class Feeder:
         sent = zip(self._unsent, done, strict=True)
         request_id = next((job.request_id for job, one in sent if one.created), None)
         self._unsent.clear()
-        self._runs.observers.tell_enqueued(self._laid.name, done, request_id=request_id)
+        told, owner, run = self._runs.observers, self._terms.owner, self.run.no
+        told.tell_enqueued(self._laid.name, done, request_id=request_id, owner=owner, run=run)
         created = [one.no for one in done if one.created]
         self._first_no = min([self._first_no, *created])
         repeated = sum(not one.created and one.no >= self._first_no for one in done)
@@ -331,8 +332,9 @@ class Feeder:
             self._held_at = now
             self._runs.observers.tell(
                 EventName.RUN_FEED_WAITING,
+                run=run.no,
                 run_id=run.id,
-                run=run.name,
+                run_name=run.name,
                 pipeline=run.pipeline,
                 open=run.counts.open,
                 backlog_max=self._terms.backlog_max,
@@ -394,10 +396,8 @@ def _signs(feeder: Feeder) -> Iterator[None]:
 def _own_options(item: Item) -> dict[str, Any]:
     """What an item of a run brings; some of it is the run's to say."""
     own = item.options()
-    for name, instead in (
-        ("owner", "give it to run()"),
-        ("if_failed", "re-drive its dead letters"),
-    ):
+    remedies = {"owner": "give it to run()", "if_failed": "re-drive its dead letters"}
+    for name, instead in remedies.items():
         if name in own:
             raise CallerError(f"an Item of a run cannot have {name}={own[name]!r}; {instead}")
     return own

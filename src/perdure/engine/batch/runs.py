@@ -269,8 +269,9 @@ class Runs(Struct, frozen=True):
         if run is not None and run.status is not change.seen:
             self.observers.tell(
                 EventName.RUN_CHANGED,
+                run=run.no,
                 run_id=run.id,
-                run=run.name,
+                run_name=run.name,
                 pipeline=run.pipeline,
                 status=run.status.value,
                 before=change.seen.value,

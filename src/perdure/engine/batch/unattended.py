@@ -42,8 +42,9 @@ class Attendance:
         if reason is not None:
             self._observers.tell(
                 EventName.RUN_UNATTENDED,
+                run=run.no,
                 run_id=run.id,
-                run=run.name,
+                run_name=run.name,
                 pipeline=run.pipeline,
                 open=run.counts.open,
                 reason=reason,

@@ -215,7 +215,7 @@ class GateRows:
         self._observers.tell(
             told,
             gate=gate.name,
-            status=gate.state.value,
+            gate_state=gate.state.value,
             move=move.value,
             reason=step.text,
             generation=gate.generation,

@@ -39,7 +39,7 @@ from perdure.engine.operate.bulk_settings import (
 )
 from perdure.engine.operate.eligible import Check, dead_letters, eligible
 from perdure.engine.operate.revival import ChildRun, Revivals
-from perdure.engine.operate.single_jobs import clean_deed, not_now
+from perdure.engine.operate.single_jobs import clean_deed, not_now, target_of
 from perdure.engine.stages import Catalogue
 from perdure.model.errors import CallerError, NotChangeable, UnknownName
 from perdure.model.events import EventName
@@ -57,7 +57,6 @@ from perdure.model.operations import (
     NewBulk,
     Refusal,
     Revival,
-    Target,
 )
 from perdure.model.runs import FINISHED, NewRun, RunChange, RunStatus, RunView
 from perdure.model.views import JobView
@@ -272,11 +271,7 @@ class Bulks:
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
         refused = {job.no: why for job in page if (why := not_now(job, self.reader)) is not None}
-        targets = [
-            Target(job.no, job.id, job.token, job.request_id)
-            for job in page
-            if job.no not in refused
-        ]
+        targets = [target_of(job) for job in page if job.no not in refused]
         refusals = tuple(Refusal(no, why) for no, why in refused.items())
         deed = Deed(bulk.begun_by, bulk.reason)
         step = replace(_step_past(bulk, page), refusals=refusals)
@@ -317,7 +312,7 @@ class Bulks:
         page = self.reader.jobs(filter_meant_by(bulk), limit=PAGE_ROWS, before=bulk.cursor)
         if not page:
             return self._step(bulk, status=BulkStatus.DONE)
-        targets = [Target(job.no, job.id, job.token, job.request_id) for job in page]
+        targets = [target_of(job) for job in page]
         deed = Deed(bulk.begun_by, bulk.reason)
         owner = filter_of(bulk).owner
         answers = self.control.discard(targets, deed, owner=owner, step=_step_past(bulk, page))

@@ -88,6 +88,7 @@ class Revivals:
             redrive_run=None if self.child is None else self.child.no,
             deadline_s=job.policies_s if laid is None else laid.deadline_s,
             request_id=job.request_id,
+            owner=job.owner,
             payload_json=payload_json,
         )
 

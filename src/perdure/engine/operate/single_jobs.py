@@ -163,7 +163,7 @@ def run_now(
 
     def once() -> Receipt | None:
         job = look()
-        target = Target(job.no, job.id, job.token, job.request_id)
+        target = target_of(job)
         (answer,) = control.run_now([target], clean_deed(deed), owner=owner)
         if isinstance(answer, Receipt):
             observers.tell_brought_forward(target, clean_deed(deed))
@@ -176,6 +176,11 @@ def run_now(
     return compare_and_set(f"job {job_id}", once)
 
 
+def target_of(job: JobView) -> Target:
+    """The job as it was seen."""
+    return Target(job.no, job.id, job.token, job.request_id, job.owner)
+
+
 def run_held_now(control: Control, reader: Reader, lanes: Collection[int], *, deed: Deed) -> int:
     """Let jobs in these lanes be due whose wait was only the hold of a credential, which a person has released; how many."""
     begun, words = 0, clean_deed(deed)
@@ -185,7 +190,7 @@ def run_held_now(control: Control, reader: Reader, lanes: Collection[int], *, de
         while page := reader.jobs(chosen, limit=PAGE_ROWS_MAX, before=before):
             before = page[-1].no
             met = [one for one in page if one.lane in lanes and not_now(one, reader) is None]
-            targets = [Target(one.no, one.id, one.token, one.request_id) for one in met]
+            targets = [target_of(one) for one in met]
             answers = control.run_now(targets, words) if targets else []
             begun += sum(isinstance(one, Receipt) for one in answers)
     return begun

@@ -119,7 +119,8 @@ class Ticking:
         made = None if tick is None else self._control.tick(tick)
         if made is None:
             return False
-        self._observers.tell_enqueued(row.pipeline, [made])
+        owner = self._declared[row.name].owner
+        self._observers.tell_enqueued(row.pipeline, [made], owner=owner)
         return made.created
 
     def tick_of(self, row: ScheduleView, now: datetime) -> Tick | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
-from perdure.engine.observe import Observers
+from perdure.engine.observe import Observers, trace_of
 from perdure.model.errors import StoreError, WorkerDead
 
 log = logging.getLogger("perdure")
@@ -79,12 +79,18 @@ class Loop:
         self._observers = observers
         self._wakeup: Wakeup | None = None
         self._stop = False
+        self._turned_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="perdure-pump", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._wakeup = Wakeup()
         self._thread.start()
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the last good turn ended."""
+        return math.inf if self._turned_s is None else monotonic() - self._turned_s
 
     def wake(self) -> None:
         """There is something to do now; may be called in a signal handler."""
@@ -120,9 +126,10 @@ class Loop:
         except StoreError as away:
             self._observers.store_is_away(away)
             return _BAD_TURN_S
-        except Exception:
-            log.exception("a turn failed; it will be tried again")
+        except Exception as error:
+            log.error("a turn failed; it will be tried again: %s", trace_of(error))
             return _BAD_TURN_S
+        self._turned_s = monotonic()
         return wait_s
 
     def _rest(self, wakeup: Wakeup, wait_s: float) -> None:

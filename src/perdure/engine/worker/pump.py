@@ -19,6 +19,7 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 from collections import deque
 from collections.abc import Sequence
 from random import Random
+from time import perf_counter
 from typing import Protocol
 
 from msgspec import Struct
@@ -315,7 +316,7 @@ class Pump:
         return order if self._gates is None else self._gates.fit_order(order)
 
     def _send(self, order: ClaimOrder | None) -> Turn:
-        records = tuple(self._unsent.values())
+        records, begun_s = tuple(self._unsent.values()), perf_counter()
         try:
             turn = self._store.turn(records, order, by=self._identity.worker)
         except WorkerDead:
@@ -324,6 +325,7 @@ class Pump:
             self._unsure = True
             raise
         self._unsent = {}
+        self._observers.note_turn(perf_counter() - begun_s)
         if self._gates is not None:
             self._gates.forget_promises()
         self._deliver(records, turn.settled)
@@ -397,7 +399,7 @@ class Pump:
         for claim in claims:
             self._drop_call(claim)
             self._in_hand[claim.no] = claim
-            self._observers.tell_claimed(claim)
+            self._observers.tell_claimed(claim, self._identity.worker)
             if claim.damage is not None:
                 self._finished.append(Finished(claim, Raised(_damage_evidence(claim.damage)), 0.0))
         if self._gates is not None:

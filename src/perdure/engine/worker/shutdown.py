@@ -14,8 +14,10 @@ Declared dead by the store, a worker stops without a word, because no word of it
 cannot keep the process alive: the last act is `os._exit`.
 """
 
+import logging
 import os
 import threading
+from contextlib import suppress
 
 from perdure.engine.observe import Observers
 from perdure.engine.worker.pump import Pump, WorkerIdentity
@@ -23,7 +25,10 @@ from perdure.engine.worker.stage_runner import StageRunner
 from perdure.model.events import EventName
 from perdure.model.workers import EXIT_RECYCLED
 
+log = logging.getLogger("perdure")
+
 EXIT_DEAD = 17
+_FLUSH_S_MAX = 6.0  # more than our own log takes
 
 
 class Shutdown:
@@ -129,6 +134,20 @@ class Shutdown:
 
 def exit_at_last(status: int, *, after_s: float = 1.0) -> None:
     """Leave for certain: what still runs has been given back, and its words no longer count."""
-    timer = threading.Timer(after_s, os._exit, (status,))
+    timer = threading.Timer(after_s, _leave, (status,))
     timer.daemon = True
     timer.start()
+
+
+def _leave(status: int) -> None:
+    """What was logged is written first, for as long as that may take: the log's lines have a thread of their own."""
+    flushing = threading.Thread(target=_flush_log, daemon=True)
+    with suppress(RuntimeError):  # no thread is to be had, or the process is at its end
+        flushing.start()
+        flushing.join(_FLUSH_S_MAX)
+    os._exit(status)
+
+
+def _flush_log() -> None:
+    for one in log.handlers:
+        one.flush()

@@ -163,6 +163,15 @@ class Worker:
         self._left, self._recycles = left, recycles
         await self._runner.serve(self._loop.start)
 
+    def why_idle(self, silent_s_max: float) -> str:
+        """Why it claims nothing, in a word; empty while it does. Its pump may be silent for so long."""
+        if self._pump.draining:
+            return "worker_draining"
+        if self._loop.silent_s > silent_s_max:
+            return "worker_silent"
+        lost = self._runner.slots_unusable >= self._identity.concurrency
+        return "slots_lost" if lost else ""
+
     def drain(self) -> None:
         """Stop claiming; the second order gives everything back at once. Safe in a signal handler."""
         self._shutdown.order()

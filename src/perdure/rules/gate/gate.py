@@ -180,7 +180,7 @@ class Gate(Struct, frozen=True):
     ``undecided`` those in a row that said nothing. ``for_credential`` stays set under a person's hold.
     ``lease_by`` is the worker that has the probe. ``until_person`` and ``kept_until``, the end of a person's timed
     hold, stay set while a probe that a person asked for is out: if it fails, the gate is held as before.
-    ``answered_at`` is when the upstream had last answered before it was held.
+    ``answered_at`` is when the upstream had last answered before it was held, ``shut_at`` when it ceased to flow.
     """
 
     name: str
@@ -205,6 +205,7 @@ class Gate(Struct, frozen=True):
     undecided: int = 0
     for_credential: bool = False
     answered_at: datetime | None = None
+    shut_at: datetime | None = None
 
     @property
     def needs_answer(self) -> bool:
@@ -243,7 +244,9 @@ def step_along(gate: Gate, move: GateMove, now: datetime, text: str, **changes: 
     since_at = gate.since_at if state is gate.state else now
     ends = {"lease_until": None, "lease_by": None, **(_FREE if state is GateState.FLOWING else {})}
     number = gate.generation + 1
-    after = replace(gate, state=state, generation=number, since_at=since_at, **(ends | changes))
+    shut_at = None if state is GateState.FLOWING else gate.shut_at or now
+    moved = {"generation": number, "since_at": since_at, "shut_at": shut_at}
+    after = replace(gate, state=state, **(moved | ends | changes))
     return Step(after, move, text)
 
 

@@ -4,7 +4,8 @@ Releasing a held queue at once trips the gate again or runs into the rate limit:
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
 * **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
-  every round trip, however long that is; no rate is needed, and no clock.
+  every round trip, however long that is; no rate is needed, and no clock. While fewer than ten were admitted,
+  refusals only halve what may be in flight: the rate of so few calls is that of the start itself.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
   the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
@@ -46,6 +47,7 @@ _NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond t
 # As many refusals among the latest calls end a slow start where most others were admitted.
 _MANY = 0.25
 _ONE = 0.06  # more than one refusal among the latest calls
+_KNOWN = 10.0  # admitted calls; a rate that is measured from fewer is our own slow start
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _QUIET_S = 60.0  # without a refusal for so long,
@@ -228,6 +230,9 @@ def after_refusal(
     rate = pace.measured_per_s
     if rate < settings.rate_min_per_s:  # nothing to fall to, and a crawl would last: begin again
         return _begin_again(pace, settings, now, told=wait_s > 0)
+    if pace.rate_per_s is None and pace.admitted < _KNOWN and limit.share < _MANY:
+        half = max(pace.allowance / 2.0, float(settings.start_calls))
+        return replace(pace, allowance=half, limit=limit.after_fall(now, 0.0))
     still_s, rest_s, rests = STILL_S_MIN, 0.0, pace.rests
     if not isolated:
         if not wait_s:

@@ -26,6 +26,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from perdure.model.errors import ConfigError, StoreBusy, StoreError
+from perdure.model.secret import Secret
 from perdure.ports import Clock
 from perdure.stores.moments import to_us
 from perdure.stores.postgres.connection_pool import Cx, Lender, LentConnection, patient
@@ -57,6 +58,11 @@ _SETTINGS = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",  # a claim that is planned each time costs 0.5 ms more
     "perdure.direct": "on",  # the mark
+}
+
+# Those of them that a pooler drops, as the server's own table has them.
+SETTINGS_ASKED = {
+    name: value.replace("\\ ", " ") for name, value in _SETTINGS.items() if "." not in name
 }
 
 # A half-open line is noticed within 15 seconds.
@@ -243,16 +249,16 @@ class PostgresConnection:
         if not self.pooled:
             try:
                 return LentConnection.connect(
-                    self._conninfo, options=f"{ours} {theirs}".strip(), autocommit=True
+                    self._conninfo.reveal(), options=f"{ours} {theirs}".strip(), autocommit=True
                 )
             except psycopg.OperationalError as error:
                 if not any(words in str(error) for words in _REFUSED):
                     raise
                 self.pooled = True
-        return LentConnection.connect(self._conninfo, options=theirs, autocommit=True)
+        return LentConnection.connect(self._conninfo.reveal(), options=theirs, autocommit=True)
 
 
-def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:
+def _arguments(url: str, wait_s_max: float) -> tuple[Secret, tuple[str, str]]:
     """What to connect with, and our settings and theirs; what the URL says beats our own."""
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
@@ -267,7 +273,8 @@ def _arguments(url: str, wait_s_max: float) -> tuple[str, tuple[str, str]]:
     }
     settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     theirs = given.pop("options", "")
-    return make_conninfo(**{**ours, **given, "client_encoding": "utf8"}), (settings, theirs)
+    conninfo = make_conninfo(**{**ours, **given, "client_encoding": "utf8"})
+    return Secret(conninfo), (settings, theirs)
 
 
 def _not_a_url(url: str, said: str) -> ConfigError:

@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.gates import GateLook
 from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.stores.audit_checks import CHECKS
 from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.postgres import change_feed
 from perdure.stores.postgres.claim import array
+from perdure.stores.postgres.condition import condition
 from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.gates import look
@@ -52,6 +54,10 @@ class PostgresReader(SharedReader):
         """The change feed after a cursor; None begins now."""
         with self._connection.autocommit() as cx:
             return change_feed.changes(cx, after, until, limit)
+
+    def condition(self) -> StoreCondition:
+        """What the server says of itself."""
+        return condition(self._connection)
 
     def close(self) -> None:
         """Disconnect."""

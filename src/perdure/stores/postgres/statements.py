@@ -33,6 +33,7 @@ class PostgresStatements(Statements):
     changes_now: str
     checkpoints_forget: str
     clock: str
+    condition: str
     depths_fold: str
     fair_lines: str
     gates_look: str

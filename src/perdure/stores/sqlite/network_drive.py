@@ -54,11 +54,7 @@ def warn_of_network(path: str) -> None:
     if place in _looked_at:
         return
     _looked_at.add(place)
-    try:
-        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # not Linux, or /proc is hidden: nothing is known, so nothing is said
-        return
-    kind = file_system(mounts, place)
+    kind = file_system_of(place)
     if kind in NETWORK:
         _log.warning(
             "store %r lies on a file system of the network (%s); SQLite needs memory and locks that "
@@ -66,6 +62,15 @@ def warn_of_network(path: str) -> None:
             path,
             kind,
         )
+
+
+def file_system_of(path: str) -> str | None:
+    """The type of the file system that a file lies on; None where that is not to be known."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux, or /proc is hidden: nothing is known, so nothing is said
+        return None
+    return file_system(mounts, os.path.realpath(path))
 
 
 def file_system(mounts: str, place: str) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from perdure.model.changes import ChangePage
+from perdure.model.diagnoses import StoreCondition
 from perdure.model.gates import GateLook
 from perdure.model.limits import CHANGE_PAGE_ROWS
 from perdure.stores.audit_checks import CHECKS
@@ -12,6 +13,7 @@ from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.reader import SharedReader
 from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite import change_feed
+from perdure.stores.sqlite.condition import condition
 from perdure.stores.sqlite.connection import SqliteConnection
 from perdure.stores.sqlite.gates import look
 from perdure.stores.sqlite.statements import SQL
@@ -49,6 +51,10 @@ class SqliteReader(SharedReader):
         """The change feed after a cursor; None begins now."""
         with self._connection.read() as (cx, _):
             return change_feed.changes(cx, after, until, limit)
+
+    def condition(self) -> StoreCondition:
+        """What the file stands on; no statement is needed for that."""
+        return condition(self._connection.path)
 
     def close(self) -> None:
         """Disconnect."""

@@ -17,6 +17,7 @@ from perdure.surfaces.cli.options import (
     echo_json,
     json_option,
     limit_option,
+    reading_app_option,
     reason_and_by,
     store_option,
     with_store,
@@ -27,6 +28,7 @@ from perdure.surfaces.views import (
     all_of,
     all_of_attempts,
     all_of_job,
+    all_of_jobs,
     capture_shown,
     group_shown,
 )
@@ -52,16 +54,17 @@ for verb in (redrive, discard, stop, continue_bulk, history):
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
 )
 @store_option
+@reading_app_option
 @json_option
 def list_dead(
-    limit: int, before: int | None, store: str | None, as_json: bool, **chosen: Any
+    limit: int, before: int | None, store: str | None, app: str | None, as_json: bool, **chosen: Any
 ) -> None:
     """List dead letters, newest first."""
-    with session_at(store) as session:
+    with session_at(store, app) as session:
         found = DeadLetters(session).list(limit=limit, before=before, **chosen)
-    if as_json:
-        echo_json([all_of_job(job) for job in found])
-        return
+        if as_json:
+            echo_json(all_of_jobs(session, found))
+            return
     for job in found:
         click.echo(
             f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
@@ -101,18 +104,20 @@ def groups(limit: int, store: str | None, as_json: bool, **chosen: Any) -> None:
 @dead.command()
 @click.argument("job_id", metavar="JOB")
 @store_option
+@reading_app_option
 @json_option
-def show(job_id: str, store: str | None, as_json: bool) -> None:
+def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None:
     """Show one dead letter, by id, number or key: item, reason, every attempt with its decision, captures."""
-    with session_at(store) as session:
+    with session_at(store, app) as session:
         meant = job_named(session.opened.reader, job_id)
         job, attempts = DeadLetters(session).get_letter(meant.id)
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
+        plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
             {
-                **all_of_job(job),
-                "attempts": all_of_attempts(attempts),
+                **plain,
+                "attempts": all_of_attempts(session, job, attempts),
                 "captures": [all_of(capture_shown(one), one) for one in captures],
                 "deeds": deeds,
             }
@@ -150,9 +155,9 @@ def retry_one(
         one = job_of(session, job_id)
         one.retry(from_stage=from_stage, from_start=from_start, reason=reason, by=by_whom)
         job = one.view()
-    if as_json:
-        echo_json(all_of_job(job))
-        return
+        if as_json:
+            echo_json(all_of_job(session, job))
+            return
     click.echo(f"{job.id} lives again: {job.shown_state} for stage {job.stage}, life {job.life}")
 
 

@@ -191,7 +191,7 @@ class _DeedAsked:
         """What became of one job."""
         job = job_of(session, job_id).view()
         if self._as_json:
-            echo_json(all_of_job(job))
+            echo_json(all_of_job(session, job))
             return
         click.echo(f"{job.id} {what}: {job.shown_state} for stage {job.stage}, life {job.life}")
 

@@ -14,9 +14,15 @@ from perdure.model.operations import LoggedDeed
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words
-from perdure.surfaces.cli.options import echo_json, json_option, limit_option, store_option
+from perdure.surfaces.cli.options import (
+    echo_json,
+    json_option,
+    limit_option,
+    reading_app_option,
+    store_option,
+)
 from perdure.surfaces.cli.tables import shorten, spent_words
-from perdure.surfaces.views import all_of_attempts, all_of_job
+from perdure.surfaces.views import all_of_attempts, all_of_job, all_of_jobs
 
 _NUMBER_MAX = 2**63 - 1
 _CHARS_MAX = 200
@@ -46,9 +52,11 @@ def jobs() -> None:
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
 )
+@reading_app_option
 @json_option
 def list_jobs(
     store: str | None,
+    app: str | None,
     states: tuple[str, ...],
     limit: int,
     before: int | None,
@@ -56,13 +64,13 @@ def list_jobs(
     **chosen: str | None,
 ) -> None:
     """List jobs, newest first."""
-    with session_at(store) as session:
+    with session_at(store, app) as session:
         reader = session.opened.reader
         meant = jobs_listed(reader, states, chosen)
         found = reader.jobs(meant, limit=limit, before=before)
-    if as_json:
-        echo_json([all_of_job(job) for job in found])
-        return
+        if as_json:
+            echo_json(all_of_jobs(session, found))
+            return
     for job in found:
         error = f"  {job.error_kind}" if job.error_kind else ""
         click.echo(
@@ -79,19 +87,21 @@ def list_jobs(
 @jobs.command()
 @click.argument("job_id", metavar="JOB")
 @store_option
+@reading_app_option
 @json_option
-def show(job_id: str, store: str | None, as_json: bool) -> None:
+def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None:
     """Show one job and the explained history of its attempts; by id or number, or by a key that only one job has."""
-    with session_at(store) as session:
+    with session_at(store, app) as session:
         reader = session.opened.reader
         job = job_named(reader, job_id)
         attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
         payloads = reader.payloads(job.no)
+        plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
             {
-                **all_of_job(job),
-                "attempts": all_of_attempts(attempts),
+                **plain,
+                "attempts": all_of_attempts(session, job, attempts),
                 "deeds": deeds,
                 "payloads_before": [
                     {"life": one.life, "payload": msgspec.Raw(one.payload_json.encode())}

@@ -17,7 +17,7 @@ from perdure.app.surface.store_session import is_default_store
 from perdure.model.errors import CallerError, ConfigError
 from perdure.model.limits import PAGE_ROWS_MAX
 
-STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, else perdure.db."
+STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, perdure.toml, else perdure.db."
 
 _STORE = "perdure.store"
 _PASSWORD = "PASSWORD"  # noqa: S105 - what a person is to replace
@@ -119,6 +119,12 @@ def kind_budget(text: str) -> tuple[str, float]:
             f"--kind-budget is {text!r}; write KIND=SHARE with a share from 0 to 1, as in timeout=0.05"
         )
     return known_kind(f"--kind-budget {text!r}", kind.strip()), share
+
+
+def reading_app_option(command: Command) -> Command:
+    """``--app`` of a command that only reads."""
+    words = "module:variable of the app, which knows more for --json: attempts_max, and second names of fields."
+    return click.option("--app", metavar="APP", help=words)(command)
 
 
 def json_option(command: Command) -> Command:

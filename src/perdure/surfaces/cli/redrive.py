@@ -32,7 +32,8 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
-from perdure.surfaces.views import all_of_bulk, all_of_run
+from perdure.surfaces.run_views import all_of_run
+from perdure.surfaces.views import all_of_bulk
 
 _WORDS_CHARS_MAX = 80
 _ASKED_LATER = "whether their sources still exist is asked by the worker that drives them; to ask now: --app APP"

@@ -10,11 +10,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
-from perdure.app import Pipeline, load_pipeline, settings_in_force
+from perdure.app import Pipeline, load_pipeline
 from perdure.app.batch.carry_out import LeftAtOnce, RunOutcome, RunRequest, carry_out
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
+from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.nouns import replace
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
@@ -195,9 +197,14 @@ def run(target: str, items: str, **chosen: Any) -> None:
 def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
+    named = _name(files.items, chosen)
+    name = named
+    if chosen["new"]:
+        name = named or pipe._session.ids.next()
+        _tell_new(pipe, files, name, chosen["owner"])
     order = RunRequest(
         items=_items(files.items, chosen["form"]),
-        name=_name(files.items, chosen),
+        name=name,
         owner=chosen["owner"],
         key=chosen["key"],
         options=_settings(files.items, chosen),
@@ -206,7 +213,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
         failures=files.failures,
         retry_failed=chosen["retry_failed"],
         order="ended" if chosen["as_completed"] else "items",
-        grace_s=settings_in_force().grace_s,
+        grace_s=pipe._session.settings["grace_s"],
         worker=None if chosen["no_work"] else _worker(reference, pipe, chosen["concurrency"]),
         knows=lambda elsewhere: description(pipe._session, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
@@ -220,7 +227,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
             outcome = carry_out(pipe, heard, show, asked)
     except LeftAtOnce as left:
         outcome = left.outcome
-        again = resume(outcome.run, files, anonymous=order.name is None)
+        again = resume(outcome.run.name, files, anonymous=named is None)
         if as_json:
             echo_json(
                 plain_outcome(
@@ -230,7 +237,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
         click.echo(f"left at once; nothing is lost. {ways_on(outcome.run, again)}", err=True)
         sys.exit(INTERRUPTED)
     code = exit_code(outcome)
-    again = resume(outcome.run, files, anonymous=order.name is None)
+    again = resume(outcome.run.name, files, anonymous=named is None)
     if as_json:
         echo_json(plain_outcome(outcome, files, code, again))
     summary, complaints = summary_lines(outcome, files, again)
@@ -239,6 +246,20 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
     for line in complaints:
         click.echo(line, err=True)
     sys.exit(code)
+
+
+def _tell_new(pipe: Pipeline, files: Files, name: str, owner: str) -> None:
+    """Which run begins, before anything can end us, and which ones of the same file are not over: they are paid for in part."""
+    reader, source = pipe._session.opened.reader, _source(files.items)
+    live = reader.runs(pipeline=pipe.name, owner=owner, live=True, limit=PAGE_ROWS_MAX)
+    for one in live if source is not None else ():
+        if msgspec.json.decode(one.settings_json).get("source") == source:
+            again = resume(one.name, files, anonymous=True)
+            click.echo(
+                f"run {one.name} of this file is not over; to go on with it: {again}", err=True
+            )
+    again = resume(name, files, anonymous=True)
+    click.echo(f"another run begins, {name}; to go on with it: {again}", err=True)
 
 
 # -- what was asked for ------------------------------------------------------------------
@@ -294,17 +315,22 @@ def _settings(items: str, chosen: dict[str, Any]) -> dict[str, Any]:
         found["kinds"] = dict(kind_budget(text) for text in chosen["kind_budgets"])
     if chosen["no_count_rate_limits"]:
         found["rate_limits"] = False
-    if chosen["name"] is None and not chosen["new"] and items != "-":
-        found["source"] = str(Path(items).absolute())  # of the same name elsewhere is another one
+    if chosen["name"] is None and items != "-":
+        found["source"] = _source(items)  # of the same name elsewhere is another one
     return found
 
 
+def _source(items: str) -> str | None:
+    return None if items == "-" else str(Path(items).absolute())
+
+
 def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str]:
-    config = settings_in_force(concurrency=concurrency)
-    level = os.environ.get("PERDURE_LOG_LEVEL", "ERROR")  # the panel tells the rest
+    settings = pipe._session.settings.with_given({"concurrency": concurrency}, given_as="option")
+    # The panel tells what a log would, unless somebody asks for more.
+    level = "ERROR" if settings.origin("log_level") == "default" else settings["log_level"]
     return [
         *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
-        "--concurrency", str(config.concurrency), "--log-level", level,
+        "--concurrency", str(settings["concurrency"]), "--log-level", level,
     ]  # fmt: skip
 
 

@@ -41,11 +41,11 @@ class Files:
         return "standard input" if self.items == "-" else self.items
 
 
-def resume(run: RunView, files: Files, *, anonymous: bool) -> str:
+def resume(name: str, files: Files, *, anonymous: bool) -> str:
     """The command that goes on with the run: what was typed, with its name where it got a new one."""
     words = [word for word in sys.argv[1:] if word not in ("--new", _RETRY)]
     if anonymous:
-        words += ["--name", run.name]
+        words += ["--name", name]
     return shlex.join(["perdure", *_once(words)]) + (_SAME if files.items == "-" else "")
 
 

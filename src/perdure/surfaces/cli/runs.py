@@ -31,7 +31,7 @@ from perdure.surfaces.cli.options import (
 from perdure.surfaces.cli.run_panel import hold_text
 from perdure.surfaces.cli.run_report import report_lines
 from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, table
-from perdure.surfaces.views import all_of_run
+from perdure.surfaces.run_views import all_of_run
 
 _NUMBER_MAX = 2**63 - 1
 _NAME_CHARS_MAX = 50

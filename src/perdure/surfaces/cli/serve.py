@@ -10,7 +10,7 @@ import click
 
 from perdure.app import load_session
 from perdure.app.surface.access import tokens
-from perdure.app.surface.serving import working
+from perdure.app.surface.serving import working, write_server_log
 from perdure.model.errors import CallerError
 from perdure.surfaces.cli.options import app_store_option, command, for_app
 
@@ -20,7 +20,7 @@ _GRACE_S = 10
 
 @click.command()
 @click.argument("app", metavar="APP")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--host", "serve_host", metavar="HOST", help="The address to listen at.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
@@ -59,7 +59,7 @@ _GRACE_S = 10
 @app_store_option
 def serve(
     app: str,
-    host: str,
+    serve_host: str | None,
     port: int,
     names: tuple[str, ...],
     worker: bool,
@@ -79,10 +79,13 @@ def serve(
 
     for_app(store)
     session = load_session(app)
+    host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
+    write_server_log(session)
     session.make_ready()
-    if host not in _LOOPBACK and not tokens(session):
+    now = session.opened.reader.now()
+    if host not in _LOOPBACK and not any(one.is_good(now) for one in tokens(session)):
         raise CallerError(
-            f"--host {host} is reached from other machines, and this store has no token; make one first: "
+            f"--host {host} is reached from other machines, and this store has no token that is good; make one first: "
             + command("perdure token create --name … --owner … --scope submit")
         )
     limits = HttpLimits(

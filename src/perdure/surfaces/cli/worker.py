@@ -19,7 +19,10 @@ from perdure.app import (
     supervise,
     work,
 )
+from perdure.app.session.metrics import check_metrics_extra
 from perdure.app.session.session import Session
+from perdure.app.session.settings import Settings, SettledValue
+from perdure.app.worker.metrics_port import metrics_port_of
 from perdure.model.errors import AppNotFound, CallerError, PerdureError
 from perdure.model.jobs import Lane
 from perdure.model.workers import Role
@@ -72,6 +75,14 @@ _TUNING = (
     help="Working processes. Each has a lease of its own and --concurrency jobs in flight; one that dies is "
     "replaced while the others go on.",
 )
+@click.option(
+    "--metrics-port",
+    type=int,
+    help="Offer metrics to Prometheus at this port; 0 takes a free one, which the log tells.",
+)
+@click.option(
+    "--metrics-host", help="The address at which it does; whoever reaches it may read. [127.0.0.1]"
+)
 @app_store_option
 @click.option("--lifeline", type=int, hidden=True)
 def worker(
@@ -80,6 +91,8 @@ def worker(
     queues: tuple[str, ...],
     categories: tuple[str, ...],
     processes: int | None,
+    metrics_port: int | None,
+    metrics_host: str | None,
     lifeline: int | None,
     **tuning: object,
 ) -> None:
@@ -90,12 +103,22 @@ def worker(
     The first SIGTERM or Ctrl-C lets running stages finish within the grace and gives the rest back;
     the second gives everything back at once. Nothing is lost either way.
     """
-    config = settings_in_force(processes=processes, **tuning)
-    check_times(config)
+    given = {
+        "processes": processes,
+        "metrics_port": metrics_port,
+        "metrics_host": metrics_host,
+        **tuning,
+    }
+    settings_in_force(**given)  # what is wrong without the app is told before it is loaded
     for_app(store)
     described = _describe(app) if lifeline is None else _read_description(lifeline)
+    config = Settings(described.settled).with_given(given, given_as="option").config
+    check_times(config)
+    if config.metrics_port is not None:
+        check_metrics_extra("--metrics-port")
     check_app_store(app, described.url, store)
     check_served(app, described.lanes, queues, categories)
+    port = None if lifeline is not None else metrics_port_of(described.url, config)
 
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
         _let_go_of_the_dead()
@@ -109,9 +132,10 @@ def worker(
         for name, value in tuning.items():
             if value is not None:
                 command += [_flag(name), str(value)]
+        words, files = ([], []) if port is None else port.offer_piece()
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-                command, pass_fds=(lifeline,), start_new_session=True
+                [*command, *words], pass_fds=(lifeline, *files), start_new_session=True
             )
         except OSError:
             os.close(ours)
@@ -119,10 +143,12 @@ def worker(
         finally:
             os.close(lifeline)
         _LIFELINES[ours] = process
+        if port is not None:
+            port.give_piece(process)
         return process
 
     lanes = lanes_served(described.lanes, queues, categories)
-    sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes))
+    sys.exit(supervise(described.url, config=config, spawn=spawn, lanes=lanes, port=port))
 
 
 def _read_description(lifeline: int) -> "Described":
@@ -155,6 +181,7 @@ def _let_go_of_the_dead() -> None:
 @click.option("--worker", "number", type=int, required=True)
 @click.option("--role", type=click.Choice(["main", "suspects", "alone"]), required=True)
 @click.option("--lifeline", type=int, required=True)
+@click.option("--figures", help="FILE:PIECE, where it counts.")
 @with_options(*_TUNING)
 def worker_child(
     app: str,
@@ -162,21 +189,29 @@ def worker_child(
     number: int,
     role: str,
     lifeline: int,
+    figures: str | None,
     queues: tuple[str, ...],
     categories: tuple[str, ...],
     **tuning: object,
 ) -> None:
     """Be one working process of a supervisor."""
+    session = _session_or_end(app)
     status = work(
-        _session_or_end(app),
+        session,
         worker=number,
         role=Role(role),
-        config=settings_in_force(**tuning),
+        config=session.settings.with_given(tuning, given_as="option").config,
         lifeline=lifeline,
         queues=queues,
         categories=categories,
+        figures=None if figures is None else _numbers(figures),
     )
     sys.exit(status)
+
+
+def _numbers(figures: str) -> tuple[int, int]:
+    file, _, piece = figures.partition(":")
+    return int(file), int(piece)
 
 
 def _session_or_end(app: str) -> Session:
@@ -195,11 +230,14 @@ class Described(msgspec.Struct, frozen=True):
 
     url: str
     lanes: tuple[Lane, ...]
+    settled: dict[str, SettledValue]
 
 
 def description(session: Session, more: Sequence[Lane] = ()) -> bytes:
     """An app in one line, as a supervisor reads it, with ``more`` lanes that it is to serve."""
-    return msgspec.json.encode(Described(session.url, (*session.lanes, *more)))
+    return msgspec.json.encode(
+        Described(session.url, (*session.lanes, *more), session.settings.ours)
+    )
 
 
 @click.command("describe", hidden=True)

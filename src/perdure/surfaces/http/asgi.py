@@ -5,9 +5,11 @@ what was checked; whatever is raised becomes a problem of `problems.py`. Handler
 a body that comes slowly holds no connection to the store.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -21,15 +23,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from perdure.app.job_refs import Called
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
 from perdure.app.surface.serving import trace_of
 from perdure.model.access import AccessScope, Principal
-from perdure.model.errors import JobUnfinished, PerdureError, StoreError
+from perdure.model.errors import JobUnfinished, NoResult, PerdureError, StoreError
 from perdure.model.views import JobView
 from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
-from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, is_operator, read_body
+from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
 from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
 
@@ -38,6 +41,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *runs.ENDPOINTS,
     *dead.ENDPOINTS,
     *operators.ENDPOINTS,
+    *events.ENDPOINTS,
     *health.ENDPOINTS,
 )
 
@@ -48,7 +52,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST_CHARS_SHOWN = 100
-_HANDED = ("idempotency-key", "prefer")
+_HANDED = ("idempotency-key", "prefer", "last-event-id")
 _NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
     "cache-control": "no-store",
@@ -72,19 +76,18 @@ class HttpApi:
         limits: HttpLimits,
     ) -> None:
         self._session = session
+        self._figures = session.figures  # counted from here on
         self._door = Door(session, limits)
         self._find_principal = find_principal or self._of_token
         self._hosts = frozenset(one.lower() for one in hosts)
         document = openapi(ENDPOINTS)
 
-        async def describe(request: Request) -> Response:
-            here = {"servers": [{"url": request.scope.get("root_path") or "/"}]}
-            told = _encode(document | here)
-            return Response(told, media_type="application/json", headers=_SAFE_HEADERS)
+        async def describe(visit: login.Visit) -> Response:
+            here = {"servers": [{"url": visit.request.scope.get("root_path") or "/"}]}
+            return Response(_encode(document | here), media_type="application/json")
 
         self.routes = [
-            Route("/api/openapi.json", describe, methods=["GET"]),
-            Route("/api/events", self._events, methods=["GET"]),
+            Route("/api/openapi.json", self._page(describe, always=True), methods=["GET"]),
             *(Route(one.path, self._route(one), methods=[one.method]) for one in ENDPOINTS),
         ]
         if find_principal is None:  # whoever has a login of their own shows its page, too
@@ -109,7 +112,7 @@ class HttpApi:
                     with self._door.reading(principal):
                         taken = await read_body(request, endpoint)
                     body = _decode(endpoint, decoder, taken)
-                with self._door.answering(always=endpoint.always or is_operator(principal)):
+                async with self._door.serving(principal, always=endpoint.always):
                     call = HttpCall(
                         self._session,
                         principal,
@@ -118,12 +121,14 @@ class HttpApi:
                         _query(request, endpoint.query),
                         body,
                         {one: request.headers[one] for one in _HANDED if one in request.headers},
+                        self._door.may_wait(principal),
                     )
                     answer = await self._answer(endpoint, call)
                 if isinstance(answer, AnswerLater):
-                    answer = answer.then(await self._ended(answer))
-                mounted = request.scope.get("root_path", "")
-                return self._response(endpoint, answer, request_id, mounted)
+                    seen = await self._ended(answer, principal)
+                    answer = await self._door.in_thread(answer.then, seen)  # which may read
+                _log.debug("request %s of %s: %s", request_id, principal.name, endpoint.name)
+                return self._response(endpoint, answer, request, call)
             except Exception as error:  # whatever it is, it is told in our words
                 return self._tell(error, request_id)
 
@@ -135,29 +140,39 @@ class HttpApi:
         async with self._door.making(call.principal, endpoint.makes(call.body)):
             return await self._door.in_thread(endpoint.handler, call)
 
-    async def _ended(self, later: AnswerLater) -> JobView:
+    async def _ended(self, later: AnswerLater, principal: Principal) -> JobView:
         """The job when it has ended, or as it is when the wait is over, or when too many wait already."""
-        with self._door.waiting() as may_wait:
+        until = asyncio.get_running_loop().time() + later.wait_s
+        with self._door.waiting(principal) as may_wait:
+            if later.called is not None and await _is_settled(later.called, may_wait=may_wait):
+                return await later.job.view_async()
             if not may_wait:
                 return await later.job.view_async()
             try:
-                return await later.job.wait_async(wait_s=later.wait_s)
+                left_s = until - asyncio.get_running_loop().time()
+                return await later.job.wait_async(wait_s=max(0.0, left_s))
             except JobUnfinished:
                 return await later.job.view_async()
 
     def _response(
-        self, endpoint: Endpoint, answer: HttpAnswer, request_id: str, mounted: str
+        self, endpoint: Endpoint, answer: HttpAnswer, request: Request, call: HttpCall
     ) -> Response:
-        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": request_id}
+        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": call.request_id}
         if "location" in headers:
-            headers["location"] = mounted + headers["location"]
+            headers["location"] = request.scope.get("root_path", "") + headers["location"]
         answered: dict[str, Any] = {
             "status_code": answer.status,
             "headers": headers,
             "media_type": endpoint.gives,
         }
+        if endpoint.hears:
+            still = partial(self._still_is, request, call.principal)
+            told = events.stream(
+                call.session, call.principal.sees, answer.body, still, self._door.in_thread
+            )
+            return self._door.stream(call.principal, told, **answered)
         if endpoint.streams:
-            return self._door.stream(self._lines(answer.body), **answered)
+            return self._door.stream(call.principal, self._lines(answer.body), **answered)
         body = answer.body if endpoint.answers is bytes else _encode(answer.body)
         return Response(body, **answered)
 
@@ -167,41 +182,26 @@ class HttpApi:
             yield some
 
     def _page(
-        self, show: Callable[[login.Visit], Awaitable[Response]]
+        self, show: Callable[[login.Visit], Awaitable[Response]], *, always: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
+            request_id, form = _request_id(request), {}
             try:
                 check_headers(request)
                 self._check_host(request)
-                with self._door.reading():
-                    form = await login.read_form(request) if request.method == "POST" else {}
-                with self._door.answering():
+                if request.method == "POST":
+                    with self._door.reading():
+                        form = await login.read_form(request)
+                with self._door.answering(always=always):
                     visit = login.Visit(self._session, request, form, self._door.in_thread)
                     answer = await show(visit)
-            except (Refused, PerdureError) as error:
-                return self._tell(error, _request_id(request))
-            for name, value in _SAFE_HEADERS.items():
+            except Exception as error:  # as for every other request
+                return self._tell(error, request_id)
+            for name, value in (*_SAFE_HEADERS.items(), ("x-request-id", request_id)):
                 answer.headers.setdefault(name, value)
             return answer
 
         return serve
-
-    async def _events(self, request: Request) -> Response:
-        """What happens to one's own jobs, as it happens."""
-        try:
-            check_headers(request)
-            self._check_host(request)
-            with self._door.answering():
-                principal = await self._let_in(request, AccessScope.READ)
-                after = request.headers.get("last-event-id") or request.query_params.get("after")
-                await self._door.in_thread(events.check_cursor, self._session, after)
-            still = partial(self._still_is, request, principal)
-            in_thread = self._door.in_thread
-            told = events.stream(self._session, principal.sees, after, still, in_thread)
-            kind = "text/event-stream"
-            return self._door.stream(told, headers=_SAFE_HEADERS, media_type=kind)
-        except (Refused, PerdureError) as error:
-            return self._tell(error, _request_id(request))
 
     async def _still_is(self, request: Request, principal: Principal) -> bool:
         """Whether a request that is still open speaks for the same as before; it counts for no rate."""
@@ -283,6 +283,18 @@ def api_of(
     return served
 
 
+async def _is_settled(called: Future[Called], *, may_wait: bool) -> bool:
+    """Wait for a call to end; whether its job has, or was handed over to a worker. Otherwise it is an earlier one's, under the same key."""
+    if not may_wait:
+        called.cancel()  # which hands it over
+        return True
+    try:
+        over = await asyncio.wrap_future(called)
+    except NoResult:
+        return True
+    return over.done or over.handed_over
+
+
 def _request_id(request: Request) -> str:
     """The caller's own, if it is sane; else a new one."""
     given = request.headers.get("x-request-id", "")
@@ -297,7 +309,10 @@ def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes)
     except RecursionError:
         raise Refused("payload_refused", "the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise Refused("bad_request", _in_words(wrong)) from None
+        told = _in_words(wrong)
+        if "unknown field" in told and " - at " not in told:
+            told += f"; there are: {', '.join(endpoint.body.__struct_encode_fields__)}"
+        raise Refused("bad_request", told) from None
 
 
 def _path(request: Request) -> Mapping[str, str]:

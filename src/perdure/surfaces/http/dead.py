@@ -10,10 +10,10 @@ from perdure.app.surface import serving
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import BulkStatus, BulkView, Deed
-from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import Cursor, Endpoint, HttpAnswer, HttpCall, number_at
 from perdure.surfaces.http.jobs import JobPage
 from perdure.surfaces.http.problems import Refused, blame_caller
-from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_shown
+from perdure.surfaces.views import BulkShown, LetterGroup, bulk_shown, group_shown, job_answers
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -31,11 +31,16 @@ class Letters(Struct, frozen=True, forbid_unknown_fields=True):
     newer_than: Name | None = None
 
 
-class LetterQuery(Letters, frozen=True, forbid_unknown_fields=True):
-    """Which dead letters, and how many of them."""
+class GroupQuery(Letters, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters, and how many groups of them."""
 
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+
+
+class LetterQuery(GroupQuery, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters, and how many of them."""
+
+    cursor: Cursor | None = None
 
 
 class LetterGroups(Struct, frozen=True):
@@ -90,16 +95,18 @@ class StopAsked(Struct, frozen=True, forbid_unknown_fields=True):
 def list_letters(call: HttpCall) -> HttpAnswer:
     """List dead letters, newest first."""
     query: LetterQuery = call.query
-    before = None if query.cursor is None else int(query.cursor)
+    reader, before = call.session.opened.reader, None
     meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
-    found = call.session.opened.reader.jobs(meant, limit=query.limit, before=before)
-    after = str(found[-1].no) if len(found) == query.limit else None
-    return HttpAnswer(JobPage([job_shown(one) for one in found], None, after))
+    if query.cursor is not None:
+        before = number_at(reader.job(query.cursor, owner=call.principal.sees))
+    found = reader.jobs(meant, limit=query.limit, before=before)
+    after = found[-1].id if len(found) == query.limit else None
+    return HttpAnswer(JobPage(job_answers(call.session, found), None, after))
 
 
 def group_letters(call: HttpCall) -> HttpAnswer:
     """Group dead letters by how they failed, most frequent first."""
-    query: LetterQuery = call.query
+    query: GroupQuery = call.query
     meant = dead_meant(call.session, _chosen(query, call.principal.sees), strict=False)
     found = call.session.opened.reader.dead_groups(meant, limit=query.limit)
     return HttpAnswer(LetterGroups([group_shown(one) for one in found]))
@@ -171,8 +178,8 @@ _GONE = ("not_found",)
 _DONE = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery),
-    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=LetterQuery),
+    Endpoint("GET", "/api/dead", list_letters, _READ, JobPage, query=LetterQuery, problems=("cursor_too_old",)),
+    Endpoint("GET", "/api/dead/groups", group_letters, _READ, LetterGroups, query=GroupQuery),
     Endpoint("POST", "/api/dead/preview", preview_redrive, _OPERATE, Eligible, RedriveAsked, problems=_GONE),
     Endpoint("POST", "/api/dead/redrive", redrive_letters, _OPERATE, BulkShown, RedriveAsked, statuses=(202,), problems=_GONE),
     Endpoint("POST", "/api/dead/discard", discard_letters, _OPERATE, BulkShown, DiscardAsked, statuses=(200, 202), problems=_GONE),

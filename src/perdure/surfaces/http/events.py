@@ -9,15 +9,18 @@ Every 15 seconds it is asked again whether the listener may still hear: a stream
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from perdure.app.session.session import Session
 from perdure.app.surface.serving import Listener
+from perdure.model.access import AccessScope
 from perdure.model.changes import Change, ChangePage
 from perdure.model.errors import CursorTooOld, PerdureError
+from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.views import under_names
 
 BEAT_S = 15.0  # a line that says nothing, so that no one in between takes the stream for dead
 
@@ -36,10 +39,31 @@ class EventShown(msgspec.Struct, frozen=True):
     status: str | None
 
 
-def check_cursor(session: Session, after: str | None) -> None:
-    """Refuse a cursor that is none while that can still be told as a problem; one that is too old is the stream's to tell."""
-    with suppress(CursorTooOld):
-        session.opened.reader.changes(after, limit=1)
+class EventQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to go on, for who cannot send ``Last-Event-ID``."""
+
+    after: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+
+
+def hear_events(call: HttpCall) -> HttpAnswer:
+    """Hear what happens to one's own jobs and runs, as it happens, as server-sent events."""
+    after = call.headers.get("last-event-id") or call.query.after
+    with suppress(CursorTooOld):  # that is the stream's to tell; one that is none is refused here
+        call.session.opened.reader.changes(after, limit=1)
+    return HttpAnswer(after)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/api/events",
+        hear_events,
+        AccessScope.READ,
+        EventShown,
+        query=EventQuery,
+        hears=True,
+    ),
+)
 
 
 async def _always() -> bool:
@@ -82,7 +106,7 @@ async def stream(
                 yield b"event: reset\ndata: {}\n\n"
                 return
             if page.entries:
-                yield _page(page)
+                yield _page(session, page)
                 continue
             try:
                 async with asyncio.timeout_at(asked + BEAT_S):
@@ -99,11 +123,11 @@ def _listen(
     return lambda after: session.feed.listening(owner, after, wake)
 
 
-def _page(page: ChangePage) -> bytes:
+def _page(session: Session, page: ChangePage) -> bytes:
     """The cursor stands with the last event: who is cut off before it hears the whole page again."""
     last = len(page.entries) - 1
     return b"".join(
-        _event(one.kind.value, page.cursor if n == last else None, _encode(_shown(one)))
+        _event(one.kind.value, page.cursor if n == last else None, _encode(_shown(session, one)))
         for n, one in enumerate(page.entries)
     )
 
@@ -113,6 +137,7 @@ def _event(kind: str, cursor: str | None, data: bytes) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (id, kind.encode(), data)
 
 
-def _shown(one: Change) -> EventShown:
+def _shown(session: Session, one: Change) -> Any:
     at = one.changed_at.isoformat().replace("+00:00", "Z")
-    return EventShown(one.kind.value, at, one.id, one.pipeline, one.stage, one.state, one.status)
+    shown = EventShown(one.kind.value, at, one.id, one.pipeline, one.stage, one.state, one.status)
+    return under_names(shown, session.aliases_of(one.pipeline))

@@ -2,20 +2,23 @@
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
-from perdure.app.surface.serving import TRACEBACK, Item, pipeline_named
+from perdure.app.surface.moments import Moment
+from perdure.app.surface.serving import TRACEBACK, Item, begin_call, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
 from perdure.model.views import CaptureView, JobView
-from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall, number_at
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.views import (
     AttemptShown,
@@ -23,12 +26,16 @@ from perdure.surfaces.views import (
     JobShown,
     attempt_shown,
     capture_shown,
-    job_shown,
+    job_answer,
+    job_answers,
+    under_names,
 )
 
 WAIT_S_MAX = 60.0
 BATCH_MAX = 1_000
 
+# In a query a number would pass for a moment: there msgspec takes whatever a text may mean.
+MomentText = Annotated[str, Meta(max_length=40, extra_json_schema={"format": "date-time"})]
 _WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
 Shown = Literal["queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled"]
 
@@ -40,7 +47,7 @@ class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
     item: Any
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
@@ -50,7 +57,7 @@ class ItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
     item: Any
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     deadline_s: Annotated[float, Meta(gt=0)] | None = None
 
 
@@ -114,9 +121,9 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: Shown | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
-    since: datetime | None = None
+    since: MomentText | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(@[0-9TZ:.-]{20,32})?$")] | None = None
+    cursor: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}(@[0-9TZ:.-]{20,32})?$")] | None = None
 
 
 class RetryAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,26 +153,30 @@ class DeedAsked(Struct, frozen=True, forbid_unknown_fields=True):
 def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
     """Make a job; with `Prefer: wait=N` its result, if it is there in time."""
     body: JobAsked = call.body
-    key = call.headers.get("idempotency-key", body.key)
-    job = pipeline_asked(call, body.pipeline).enqueue(
-        body.item,
-        owner=call.principal.owner,
-        key=key,
-        priority=body.priority,
-        run_at=body.run_at,
-        deadline_s=body.deadline_s,
-        request_id=call.request_id,
-    )
+    pipe, wait_s, called = pipeline_asked(call, body.pipeline), _wait_s(call), None
+    whose: dict[str, Any] = {
+        "owner": call.principal.owner,
+        "key": call.headers.get("idempotency-key", body.key),
+        "request_id": call.request_id,
+    }
+    if wait_s and call.may_wait and _is_called(call, body):
+        job, called = begin_call(call.session, pipe, body.item, wait_s=wait_s, **whose)
+    else:
+        own: dict[str, Any] = {
+            "priority": body.priority,
+            "run_at": body.run_at,
+            "deadline_s": body.deadline_s,
+        }
+        job = pipe.enqueue(body.item, **whose, **own)
     headers = {"location": f"/api/jobs/{job.id}"}
-    wait_s = _wait_s(call)
 
     def answer(view: JobView) -> HttpAnswer:
         if wait_s and view.state in TERMINAL:
             applied = {"preference-applied": f"wait={wait_s:g}"}
-            return HttpAnswer(_result(view), 200, headers | applied)
-        return HttpAnswer(_result(view), 202, headers)
+            return HttpAnswer(_result(call, view), 200, headers | applied)
+        return HttpAnswer(_result(call, view), 202, headers)
 
-    return AnswerLater(job, wait_s, answer) if wait_s else answer(job.view())
+    return AnswerLater(job, wait_s, answer, called) if wait_s else answer(job.view())
 
 
 def create_jobs(call: HttpCall) -> HttpAnswer:
@@ -200,30 +211,35 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     states = () if query.state is None else (query.state,)
     meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
-    number, _, moment = (query.cursor or "").partition("@")
+    id, _, moment = (query.cursor or "").partition("@")
+    number = number_at(reader.job(id, owner=owner)) if id else None
     if query.since is None:
-        found = reader.jobs(meant, limit=query.limit, before=int(number) if number else None)
-        after = str(found[-1].no) if len(found) == query.limit else None
-        return HttpAnswer(JobPage([job_shown(one) for one in found], active, after))
+        found = reader.jobs(meant, limit=query.limit, before=number)
+        after = found[-1].id if len(found) == query.limit else None
+        return HttpAnswer(JobPage(job_answers(call.session, found), active, after))
     if owner is None:
-        raise Refused("bad_request", "changes are listed by owner; name one")
-    since = _moment(moment) if moment else query.since
-    if since.tzinfo is None:
-        raise Refused("bad_request", "since needs a time zone, as in 2030-01-01T00:00:00Z")
-    changed = reader.jobs_changed(meant, since=since, after=int(number or 0), limit=query.limit)
+        raise Refused("caller_error", "changes are listed by owner; name one")
+    since = _moment(moment or query.since)
+    changed = reader.jobs_changed(meant, since=since, after=number or 0, limit=query.limit)
     after = None
     if len(changed) == query.limit:
         last = changed[-1]
-        after = f"{last.job.no}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
-    return HttpAnswer(JobPage([job_shown(one.job) for one in changed], active, after))
+        after = f"{last.job.id}@{last.changed_at.isoformat().replace('+00:00', 'Z')}"
+    return HttpAnswer(
+        JobPage(job_answers(call.session, [one.job for one in changed]), active, after)
+    )
 
 
 def show_job(call: HttpCall) -> HttpAnswer:
     """Show a job with all its attempts and the decision after each, in words."""
     job = _seen(call)
-    attempts = call.session.opened.reader.attempts(job.no)
+    aliases, wholly = call.session.aliases_of(job.pipeline), call.principal.sees is None
+    attempts = [
+        under_names(attempt_shown(one, with_detail=wholly), aliases)
+        for one in call.session.opened.reader.attempts(job.no)
+    ]
     item = Raw(job.payload_json.encode())
-    return HttpAnswer(JobStory(job_shown(job), item, [attempt_shown(one) for one in attempts]))
+    return HttpAnswer(JobStory(job_answer(call.session, job), item, attempts))
 
 
 def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
@@ -231,8 +247,8 @@ def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
     job, wait_s = _seen(call), _wait_s(call)
     if wait_s and job.state not in TERMINAL:
         waiting = JobRef(job.id, False, call.session, call.principal.sees)
-        return AnswerLater(waiting, wait_s, _result_answer)
-    return _result_answer(job)
+        return AnswerLater(waiting, wait_s, partial(_result_answer, call))
+    return _result_answer(call, job)
 
 
 def list_captures(call: HttpCall) -> HttpAnswer:
@@ -255,14 +271,14 @@ def cancel_job(call: HttpCall) -> HttpAnswer:
     """Cancel a job; after this no new attempt of it starts."""
     job = _own(call)
     job.cancel(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(job_shown(job.view()))
+    return HttpAnswer(job_answer(call.session, job.view()))
 
 
 def run_job_now(call: HttpCall) -> HttpAnswer:
     """Let a job that waits be due now."""
     job = _own(call)
     job.run_now(dry_run=call.body.dry_run, reason=call.body.reason, by=call.principal.name)
-    return HttpAnswer(job_shown(job.view()))
+    return HttpAnswer(job_answer(call.session, job.view()))
 
 
 def retry_job(call: HttpCall) -> HttpAnswer:
@@ -277,7 +293,7 @@ def retry_job(call: HttpCall) -> HttpAnswer:
         by=call.principal.name,
         **corrected,
     )
-    return HttpAnswer(Retried(job_shown(job.view()), stage, body.dry_run))
+    return HttpAnswer(Retried(job_answer(call.session, job.view()), stage, body.dry_run))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
@@ -287,7 +303,7 @@ _MADE = (*_GONE, "payload_refused", "too_many_open_jobs")
 ENDPOINTS = (
     Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE, makes=lambda body: 1),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=_MADE, makes=lambda body: len(body.jobs)),
-    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery),
+    Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
     Endpoint("GET", "/api/jobs/{id}/captures", list_captures, _READ, CaptureList, problems=_GONE),
@@ -304,6 +320,12 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
         return pipeline_named(call.session, name)
     except UnknownName:
         raise Refused("not_found", f"there is no pipeline {name!r} here") from None
+
+
+def _is_called(call: HttpCall, body: JobAsked) -> bool:
+    """Whether a job is done in this process: its pipeline says so, and its maker has asked for nothing that only the queue has."""
+    asks_nothing = (body.priority, body.run_at, body.deadline_s) == (0, None, None)
+    return asks_nothing and body.pipeline in call.session.sync_policies
 
 
 def _seen_wholly(call: HttpCall) -> JobView:
@@ -338,9 +360,11 @@ def _may_read(call: HttpCall, capture: CaptureView) -> bool:
 
 def _moment(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused("bad_request", f"cursor names no moment: {text}") from None
+        return msgspec.convert(text, Moment)
+    except msgspec.ValidationError as wrong:
+        raise Refused(
+            "bad_request", f"{wrong}, as in 2030-01-01T00:00:00Z, in since or cursor"
+        ) from None
 
 
 def _wait_s(call: HttpCall) -> float:
@@ -348,12 +372,12 @@ def _wait_s(call: HttpCall) -> float:
     return 0.0 if found is None else min(float(found[1]), WAIT_S_MAX)
 
 
-def _result_answer(job: JobView) -> HttpAnswer:
+def _result_answer(call: HttpCall, job: JobView) -> HttpAnswer:
     if job.state not in TERMINAL:
         raise JobUnfinished("the job has not ended yet; ask again, or with Prefer: wait=30")
-    return HttpAnswer(_result(job))
+    return HttpAnswer(_result(call, job))
 
 
-def _result(job: JobView) -> JobResult:
+def _result(call: HttpCall, job: JobView) -> JobResult:
     result = None if job.result_json is None else Raw(job.result_json.encode())
-    return JobResult(job_shown(job), result)
+    return JobResult(job_answer(call.session, job), result)

@@ -13,9 +13,10 @@ owner at once, the size of the largest request. So n servers may exceed the limi
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -36,15 +37,20 @@ from perdure.surfaces.http.problems import Refused
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 BODY_S_MAX = 30.0
+NO_BODY = b"{}"
 HEADERS_MAX = 100
 HEADER_BYTES_MAX = 32 * 1024  # of all of them, and of the address
 THREADS = 32  # that answer; more of them would wait for the store's connections
 MAKING_MAX = ITEMS_MAX
 READING_MAX = 200  # bodies that come in at once
+VALUES_MAX = (
+    500_000  # of a body; a list that is empty takes fifty bytes of memory for two of its own
+)
 FORMS_MAX = 20  # the same of the login page
 OPEN_JOBS_PER_OWNER = 1_000_000
 _PACE = timedelta(minutes=10)
 _RETRY_S_MAX = 60
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # one without an end goes to the end: linear
 
 T = TypeVar("T")
 
@@ -76,8 +82,10 @@ class Door:
         self._rate = owner_rate(limits.rate_per_owner)
         self._threads = anyio.CapacityLimiter(THREADS)
         self._inside: Counter[str] = Counter()
+        self._of: Counter[tuple[str, str]] = Counter()  # the same, by owner
         self._making: Counter[str] = Counter()  # jobs, by owner
         self._made = asyncio.Event()
+        self._lines: dict[str, anyio.CapacityLimiter] = {}  # by owner
 
     async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
         """Do what blocks; in threads of the API's own, so that nothing else in this process waits for one."""
@@ -94,6 +102,25 @@ class Door:
         finally:
             self._inside["requests"] -= not always
 
+    @asynccontextmanager
+    async def serving(self, principal: Principal, *, always: bool) -> AsyncIterator[None]:
+        """As `answering`, of one who is known: an owner has at most half of the threads, and its other requests wait in a line of its own."""
+        if always or is_operator(principal):
+            yield
+            return
+        half = max(1, THREADS // 2)
+        line = self._lines.setdefault(principal.owner, anyio.CapacityLimiter(half))
+        if line.statistics().tasks_waiting >= self._limits.requests_max:
+            raise Refused("overloaded", "too many requests of this owner at once", retry_after="1")
+        try:
+            async with line:
+                with self.answering():
+                    yield
+        finally:
+            now = line.statistics()
+            if not now.borrowed_tokens and not now.tasks_waiting:
+                self._lines.pop(principal.owner, None)
+
     @contextmanager
     def reading(self, principal: Principal | None = None) -> Iterator[None]:
         """One of those whose body is read, which may take its time; apart for those of whom nobody knows who they are."""
@@ -101,29 +128,48 @@ class Door:
             yield
             return
         what, most = ("forms", FORMS_MAX) if principal is None else ("bodies", READING_MAX)
-        if self._inside[what] >= most:
+        if not self._has_place(what, most, principal):
             raise Refused("overloaded", "too many bodies at once", retry_after="1")
+        with self._inside_as(what, principal):
+            yield
+
+    def may_wait(self, principal: Principal) -> bool:
+        """Whether there is room for one more that waits for its job."""
+        return self._has_place("waits", self._limits.waits_max, principal)
+
+    @contextmanager
+    def waiting(self, principal: Principal) -> Iterator[bool]:
+        """Whether one more may wait for its job."""
+        if not self.may_wait(principal):
+            yield False
+            return
+        with self._inside_as("waits", principal):
+            yield True
+
+    def stream(
+        self, principal: Principal, told: AsyncIterator[bytes], **answer: Any
+    ) -> StreamingResponse:
+        """An answer that goes on for long, as one of so many."""
+        if not self._has_place("streams", self._limits.streams_max, principal):
+            raise Refused("overloaded", "too many streams at once", retry_after="5")
+        return _CountedStream(self._inside_as("streams", principal), told, **answer)
+
+    def _has_place(self, what: str, most: int, principal: Principal | None) -> bool:
+        """Whether one more is not too many; one owner takes at most half of the places, the others find the rest."""
+        own = 0 if principal is None or is_operator(principal) else self._of[what, principal.owner]
+        return self._inside[what] < most and own < (most + 1) // 2
+
+    @contextmanager
+    def _inside_as(self, what: str, principal: Principal | None) -> Iterator[None]:
+        owner = "" if principal is None else principal.owner
         self._inside[what] += 1
+        self._of[what, owner] += 1
         try:
             yield
         finally:
             self._inside[what] -= 1
-
-    @contextmanager
-    def waiting(self) -> Iterator[bool]:
-        """Whether one more may wait for its job."""
-        room = self._inside["waits"] < self._limits.waits_max
-        self._inside["waits"] += room
-        try:
-            yield room
-        finally:
-            self._inside["waits"] -= room
-
-    def stream(self, told: AsyncIterator[bytes], **answer: Any) -> StreamingResponse:
-        """An answer that goes on for long, as one of so many."""
-        if self._inside["streams"] >= self._limits.streams_max:
-            raise Refused("overloaded", "too many streams at once", retry_after="5")
-        return _CountedStream(self._inside, told, **answer)
+            self._of[what, owner] -= 1
+            self._of += Counter()  # forgets who has none
 
     async def check_rate(self, principal: Principal) -> None:
         """Count a request, or refuse it until its owner has fewer."""
@@ -180,16 +226,15 @@ class Door:
 class _CountedStream(StreamingResponse):
     """A stream that counts from its first byte until its end, however it ends."""
 
-    def __init__(self, inside: Counter[str], told: AsyncIterator[bytes], **answer: Any) -> None:
+    def __init__(
+        self, counted: AbstractContextManager[None], told: AsyncIterator[bytes], **answer: Any
+    ) -> None:
         super().__init__(told, **answer)
-        self._inside = inside
+        self._counted = counted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._inside["streams"] += 1
-        try:
+        with self._counted:
             await super().__call__(scope, receive, send)
-        finally:
-            self._inside["streams"] -= 1
 
 
 def is_operator(principal: Principal) -> bool:
@@ -210,6 +255,8 @@ def check_headers(request: Request) -> None:
 async def read_body(request: Request, endpoint: Endpoint) -> bytes:
     """The body, if it is of the right type, small enough, and here in time."""
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    if endpoint.may_lack_body and not kind and not await take_bytes(request, BODY_BYTES_MAX):
+        return NO_BODY
     if kind.strip().lower() != endpoint.takes or not _is_utf8(parameters):
         raise Refused("unsupported_media_type", f"the body must be {endpoint.takes}, in UTF-8")
     if request.headers.get("content-encoding", "identity") != "identity":
@@ -217,7 +264,11 @@ async def read_body(request: Request, endpoint: Endpoint) -> bytes:
     taken = await take_bytes(request, BODY_BYTES_MAX)
     if endpoint.lines and taken.count(b"\n") > ITEMS_MAX:
         raise Refused("too_large", f"a body may have {ITEMS_MAX:,} lines; send the rest in others")
-    return taken
+    if _marks(taken) > VALUES_MAX and _marks(_TEXT.sub(b"", taken)) > VALUES_MAX:
+        raise Refused(
+            "too_large", f"a body may have {VALUES_MAX:,} values; send the rest in others"
+        )
+    return NO_BODY if endpoint.may_lack_body and not taken else taken
 
 
 async def take_bytes(request: Request, most: int) -> bytes:
@@ -238,6 +289,11 @@ async def take_bytes(request: Request, most: int) -> bytes:
     except ClientDisconnect:
         raise Refused("bad_request", "the body was cut off") from None
     return bytes(taken)
+
+
+def _marks(body: bytes) -> int:
+    """What stands before or between values; texts may have the same characters."""
+    return sum(body.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _is_utf8(parameters: str) -> bool:

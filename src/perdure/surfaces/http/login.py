@@ -105,7 +105,10 @@ def _check_place(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site not in (None, "same-origin"):
         raise Refused("cross_site", f"the browser says that it comes from elsewhere ({site[:20]})")
-    if origin is not None and origin.partition("://")[2].lower() != request.headers["host"].lower():
+    if (
+        origin is not None
+        and origin.partition("://")[2].lower() != request.headers.get("host", "").lower()
+    ):
         raise Refused("cross_site", "its Origin is another than this server")
 
 

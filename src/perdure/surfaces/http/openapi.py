@@ -42,7 +42,13 @@ _KEY = {
     "description": "The same key is the same job, however often it is sent.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARS_MAX},
 }
+_LAST = {
+    "name": "Last-Event-ID",
+    "description": "The id of the last event that was heard: the stream goes on after it.",
+    "schema": {"type": "string"},
+}
 _HEADERS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "hear_events": (_LAST,),
     "create_job": (_KEY, _PREFER),
     "show_result": (_PREFER,),
 }
@@ -92,7 +98,7 @@ def _operation(one: Endpoint, known: Mapping[int, Any], rows: Iterable[Endpoint]
     }
     if one.body is not None:
         content = {one.takes: {"schema": _lines(known[id(one.body)], lines=one.lines)}}
-        told["requestBody"] = {"required": True, "content": content}
+        told["requestBody"] = {"required": not one.may_lack_body, "content": content}
     return told
 
 

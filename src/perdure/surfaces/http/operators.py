@@ -4,19 +4,22 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from perdure.app.session.metrics import CONTENT_TYPE, check_metrics_extra, metrics_of
 from perdure.app.surface import gate_control, queue_control
 from perdure.app.surface.gate_control import GateAnswer
 from perdure.app.surface.queue_control import QueueAnswer
 from perdure.model.access import AccessScope
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
-from perdure.model.views import DeathCount, Depth, Flow
+from perdure.model.views import DeathCount, Depth
 from perdure.surfaces.http.endpoints import Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.views import (
     DeedShown,
+    FlowShown,
     ScheduleShown,
     WorkerShown,
     deed_shown,
+    flow_shown,
     schedule_shown,
     worker_shown,
 )
@@ -64,11 +67,11 @@ class ScheduleList(Struct, frozen=True):
     schedules: list[ScheduleShown]
 
 
-class Stats(Struct, frozen=True):
+class StatsShown(Struct, frozen=True):
     """How many jobs stand where, what has happened since the store was made, and what jobs have died of."""
 
     depths: list[Depth]
-    flows: list[Flow]
+    flows: list[FlowShown]
     deaths: list[DeathCount]
 
 
@@ -159,7 +162,14 @@ def list_schedules(call: HttpCall) -> HttpAnswer:
 def show_stats(call: HttpCall) -> HttpAnswer:
     """Show how many jobs stand where, and what has happened, from the tallies."""
     reader = call.session.opened.reader
-    return HttpAnswer(Stats(reader.depths(), reader.flows(), reader.deaths()))
+    flows = [flow_shown(one) for one in reader.flows()]
+    return HttpAnswer(StatsShown(reader.depths(), flows, reader.deaths()))
+
+
+def show_metrics(call: HttpCall) -> HttpAnswer:
+    """Show the metrics of the store and of this process, for Prometheus."""
+    check_metrics_extra("/metrics")
+    return HttpAnswer(metrics_of(call.session))
 
 
 def list_deeds(call: HttpCall) -> HttpAnswer:
@@ -186,7 +196,8 @@ ENDPOINTS = (
     Endpoint("POST", "/api/queues/{name}/resume", resume_queue, _ADMIN, QueueList, ReasonAsked, problems=_GONE),
     Endpoint("GET", "/api/workers", list_workers, _READ_ALL, WorkerList),
     Endpoint("GET", "/api/schedules", list_schedules, _READ_ALL, ScheduleList),
-    Endpoint("GET", "/api/stats", show_stats, _READ_ALL, Stats),
+    Endpoint("GET", "/api/stats", show_stats, _READ_ALL, StatsShown),
+    Endpoint("GET", "/metrics", show_metrics, _READ_ALL, bytes, media_type=CONTENT_TYPE),
     Endpoint("GET", "/api/audit-log", list_deeds, _READ_ALL, AuditLog, query=LogQuery),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ Items come as JSON Lines, each with a key. A client that died in the midst begin
 what it is not sure of once more: what is in is known by its key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -15,22 +15,30 @@ from perdure.model.access import AccessScope
 from perdure.model.errors import NotChangeable
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.runs import RunView
-from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint, HttpAnswer, HttpCall
+from perdure.surfaces.http.endpoints import (
+    ITEMS_MAX,
+    Cursor,
+    Endpoint,
+    HttpAnswer,
+    HttpCall,
+    number_at,
+)
 from perdure.surfaces.http.jobs import pipeline_asked
 from perdure.surfaces.http.problems import Refused, blame_caller
-from perdure.surfaces.views import ErrorShown, RunReport, RunShown, report_shown, run_shown
+from perdure.surfaces.run_views import RunReport, RunShown, report_shown, run_shown
+from perdure.surfaces.views import ErrorShown, under_names
 
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
 class RunAsked(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run to be begun, or gone on with: the same owner, pipeline and name are the same run."""
+    """A run to be begun, or gone on with: the same owner, pipeline and name are the same run. Money is a decimal text: ``"2.50"``."""
 
     pipeline: Text
     name: Text
     failure_budget: Share | None = None
-    cost_max_usd: Annotated[float, Meta(gt=0)] | None = None
+    cost_max_usd: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = None
 
 
 class RunItemAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +63,7 @@ class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
     name: Text | None = None
     live: bool = False
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")] | None = None
+    cursor: Cursor | None = None
 
 
 class TakenItems(Struct, frozen=True):
@@ -93,7 +101,7 @@ def create_run(call: HttpCall) -> HttpAnswer:
             name=body.name,
             owner=call.principal.owner,
             failure_budget=body.failure_budget,
-            cost_max_usd=body.cost_max_usd,
+            cost_max_usd=None if body.cost_max_usd is None else float(body.cost_max_usd),
             seal=False,
         )
     return HttpAnswer(run_shown(run.view()), 201, {"location": f"/api/runs/{run.id}"})
@@ -102,15 +110,16 @@ def create_run(call: HttpCall) -> HttpAnswer:
 def list_runs(call: HttpCall) -> HttpAnswer:
     """List runs, newest first."""
     query: RunQuery = call.query
-    found = call.session.opened.reader.runs(
+    reader, owner, cursor = call.session.opened.reader, call.principal.sees, query.cursor
+    found = reader.runs(
         pipeline=query.pipeline,
         name=query.name,
-        owner=call.principal.sees,
+        owner=owner,
         live=query.live,
         limit=query.limit,
-        before=None if query.cursor is None else int(query.cursor),
+        before=None if cursor is None else number_at(reader.run(cursor, owner=owner)),
     )
-    after = str(found[-1].no) if len(found) == query.limit else None
+    after = found[-1].id if len(found) == query.limit else None
     return HttpAnswer(RunPage([run_shown(one) for one in found], after))
 
 
@@ -176,7 +185,9 @@ def show_report(call: HttpCall) -> HttpAnswer:
 
 def fetch_results(call: HttpCall) -> HttpAnswer:
     """Stream what has ended by now, a line each, in the order of the items."""
-    return HttpAnswer(_results(Run(call.session, _found(call, call.principal.sees))))
+    run = _found(call, call.principal.sees)
+    aliases = call.session.aliases_of(run.pipeline)
+    return HttpAnswer(_results(Run(call.session, run), aliases))
 
 
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
@@ -185,7 +196,7 @@ _MOVED = (*_GONE, "not_changeable")
 
 ENDPOINTS = (
     Endpoint("POST", "/api/runs", create_run, _SUBMIT, RunShown, RunAsked, statuses=(201,), problems=_MOVED),
-    Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery),
+    Endpoint("GET", "/api/runs", list_runs, _READ, RunPage, query=RunQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/runs/{id}", show_run, _READ, RunShown, problems=_GONE),
     Endpoint("GET", "/api/runs/{id}/report", show_report, _READ, RunReport, problems=_GONE),
     Endpoint("POST", "/api/runs/{id}/items", add_items, _SUBMIT, TakenItems, RunItemAsked, problems=(*_MOVED, "payload_refused", "too_many_open_jobs"), lines=True, makes=len),
@@ -208,9 +219,10 @@ def _own(call: HttpCall) -> Run:
     return Run(call.session, _found(call, call.principal.acts_on))
 
 
-def _results(run: Run) -> Iterator[RunResult]:
+def _results(run: Run, aliases: Mapping[str, str]) -> Iterator[RunResult]:
     for one in run.results(wait=False):
         error = None
         if not one.ok:
             error = ErrorShown(one.error_code or "", one.error_kind or "", one.error or "")
-        yield RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
+        shown = RunResult(one.job_id, one.key, one.ok, one.value if one.ok else None, error)
+        yield under_names(shown, aliases)

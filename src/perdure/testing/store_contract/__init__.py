@@ -18,6 +18,7 @@ from perdure.testing.store_contract.change_feed import ChangeFeedContract
 from perdure.testing.store_contract.claim import ClaimContract
 from perdure.testing.store_contract.closed_lanes import ClosedLanesContract
 from perdure.testing.store_contract.complete import CompleteContract, LentTransaction
+from perdure.testing.store_contract.conditions import ConditionsContract
 from perdure.testing.store_contract.dead_letters import DeadLettersContract
 from perdure.testing.store_contract.enqueue import EnqueueContract
 from perdure.testing.store_contract.fair_queues import FairnessContract
@@ -79,6 +80,7 @@ class StoreContract(
     ChangeFeedContract,
     OwnersContract,
     PayloadsContract,
+    ConditionsContract,
 ):
     """What every store does; write ``open``."""
 

@@ -35,6 +35,37 @@ class ClosedLanesContract(OnAFreshStore):
         lane = Lane("q", "c", "p", "one", upstream=name)
         return self.place.store.lanes([lane])[lane]
 
+    # -- what waits --------------------------------------------------------------------------
+
+    def test_the_first_in_line_says_since_when_it_could_be_claimed(self) -> None:
+        assert self.place.reader.first_due() == {}
+        lane, began = self.place.lanes["one"], self.place.reader.now()
+        self.place.put(run_at=began + timedelta(hours=1))
+        assert self.place.reader.first_due() == {}
+        self.place.put()
+        due = self.place.reader.first_due()[lane]
+        assert began <= due <= self.place.reader.now()
+        self.place.clock.push(60)
+        self.place.put()
+        assert self.place.reader.first_due() == {lane: due}
+        self.place.put(priority=9_000)
+        assert self.place.reader.first_due()[lane] >= due + timedelta(seconds=60)
+
+    def test_lanes_behind_a_gate_that_lets_nothing_pass_are_held(self) -> None:
+        held, lane, other = self.place.reader.held_lanes, self._upstream(), self.place.lanes["two"]
+        assert held([lane, other]) == held([]) == held([999_999]) == frozenset()
+        self._gate(FLOWING, parent="key")
+        assert held([lane, other]) == frozenset()
+        for name in ("vendor", "key"):
+            parent = "key" if name == "vendor" else None
+            for state in (HELD, PROBING):
+                self._gate(state, name, parent)
+                assert held([lane, other]) == {lane}
+                assert held([other]) == frozenset()
+            self._gate(FLOWING, name, parent)
+        self.place.control.pause(LaneScope.QUEUE, "q", DEED)
+        assert held([lane, other]) == frozenset(), "a pause is no gate"
+
     # -- pauses ------------------------------------------------------------------------------
 
     def test_a_pause_closes_the_lanes_of_its_queue_or_pipeline_and_no_others(self) -> None:

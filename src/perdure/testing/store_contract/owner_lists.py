@@ -143,6 +143,27 @@ class OwnersContract(OnAFreshStore):
         assert run(made.id) == run(made.id, owner="ann") == made
         assert run(made.id, owner="bob") is run(made.id, owner="") is None
 
+    def test_another_owners_runs_never_show(self) -> None:
+        anns = self.place.begin_run("one", owner="ann")
+        bobs = self.place.begin_run("one", owner="bob")
+        assert bobs.no == self.place.begin_run("one", owner="bob").no != anns.no
+        runs = self.place.reader.runs
+        assert runs(owner="ann") == runs(owner="ann", live=True) == [anns]
+        assert runs(owner="eve") == runs(owner="eve", live=True) == []
+
+    def test_a_key_that_another_owner_has_finds_nothing(self) -> None:
+        anns = self.place.put(key="k", owner="ann")
+        bobs = self.place.put(key="k", owner="bob")
+        assert bobs.created
+        assert self.place.put(key="k", owner="bob").id == bobs.id != anns.id
+
+    def test_a_key_is_found_by_whose_it_is(self) -> None:
+        self.place.put(key="k", owner="ann")
+        bobs = self.place.put(key="k", owner="bob")
+        for pipeline in (None, "p"):
+            meant = JobFilter(owner="bob", key="k", pipeline=pipeline)
+            assert [one.id for one in self.place.reader.jobs(meant)] == [bobs.id]
+
     def test_another_owners_bulk_operations_never_show(self) -> None:
         begin, bulks = self.place.control.add_bulk, self.place.reader.bulks
         anns = begin(NewBulk(uuid_of(1), BulkVerb.DISCARD, "{}", DEED, owner="ann"))

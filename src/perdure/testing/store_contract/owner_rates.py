@@ -35,6 +35,7 @@ class OwnerRatesContract(OnAFreshStore):
 
     def test_owners_have_buckets_of_their_own(self) -> None:
         assert self._ask_many(4)[-1] == 0.5
+        self.clock.push(0.25)
         assert self._ask_many(4, "bob") == [0.0, 0.0, 0.0, 0.5]
 
     def test_a_moment_that_no_bucket_can_have_is_that_of_a_full_one(self) -> None:

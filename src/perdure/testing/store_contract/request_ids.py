@@ -55,12 +55,12 @@ class RequestIdsContract(OnAFreshStore):
         assert [one.request_id for one in (first, again, following, anew)] == ["req-7"] * 4
         assert anew.life == 2
 
-    def test_a_lost_an_overrun_and_an_expired_job_say_whose_request_they_are(self) -> None:
-        given = self.place.put(request_id="req-7", deadline_s=10).id
+    def test_a_lost_an_overrun_and_an_expired_job_say_whose_they_are(self) -> None:
+        given = self.place.put(request_id="req-7", owner="ann", deadline_s=10).id
         own = self.place.put(deadline_s=20).id
         self.clock.push(30)
         found = self.place.store.expired_jobs(limit=9)
-        assert [one.request_id for one in found] == ["req-7", own]
+        assert [(one.request_id, one.owner) for one in found] == [("req-7", "ann"), (own, "")]
         claims = self.place.take(self.worker, 2)
         self.clock.push(1)
         limits_s = {claims[0].lane: 0.5}

@@ -4,14 +4,16 @@ from datetime import timedelta
 
 from perdure.model.decisions import Counted
 from perdure.model.filters import DEAD_LETTERS, JobFilter
+from perdure.model.gates import GateChange, GateState
 from perdure.model.jobs import ClaimOrder, Record
 from perdure.model.nouns import replace
-from perdure.model.operations import Retention
+from perdure.model.operations import LaneScope, Retention
 from perdure.model.states import FailedReason, Move, State
-from perdure.model.views import DeathCount, Depth, Flow
+from perdure.model.views import DeathCount, Depth, Flow, QueueHead
 from perdure.testing.store_contract.attempt_ends import (
     advance,
     cancellation,
+    crash,
     failing,
     retry,
     spending,
@@ -276,6 +278,73 @@ class TalliesContract(OnAFreshStore):
             self.place.revive(job)
         assert self.place.reader.depths() == [replace(NO_JOBS, succeeded=4, ready=2)]
         self.place.clean()
+
+    # -- all at one moment -------------------------------------------------------------------
+
+    def test_what_a_gate_or_a_pause_keeps_is_told_apart(self) -> None:
+        """A person's pause outlasts a gate's hold, so what both keep is paused."""
+        assert self.place.reader.figures().depths == {}
+        behind = self.place.lanes_of("p", category="d", upstream="model")["one"]
+        waiting = replace(NO_JOBS, ready=1, waiting=1)
+        self.place.put_many(2)
+        self.place.put(lane=behind)
+        self.place.put(lane=behind, run_at=self.clock.now() + timedelta(seconds=5))
+        both = {"": [replace(NO_JOBS, ready=3, waiting=1)]}
+        assert self.place.reader.figures().depths == both
+        self.place.control.change_gate(GateChange("model", 0, GateState.HELD), DEED)
+        found = {"": [replace(NO_JOBS, ready=2)], "held": [waiting]}
+        assert self.place.reader.figures().depths == found
+        self.place.control.pause(LaneScope.QUEUE, "q", DEED)
+        all_paused = {"paused": [replace(NO_JOBS, ready=3, waiting=1)]}
+        assert self.place.reader.figures().depths == all_paused
+        assert self.place.reader.depths() == all_paused["paused"]
+        self.place.control.resume(LaneScope.QUEUE, "q", DEED)
+        assert self.place.reader.figures().depths == found
+
+    def test_the_head_of_a_queues_line_says_since_when_it_is_due(self) -> None:
+        """Of two it is the next to be claimed; one that waits for its time counts once that has come."""
+        began_at = self.clock.now()
+        five = began_at + timedelta(seconds=5)
+        self.place.put(run_at=five)
+        assert self.place.reader.figures().heads == []
+        self.clock.push(6)
+        assert self.place.reader.figures().heads == [QueueHead("q", "", five)]
+        six = self.clock.now()
+        self.place.put()
+        self.clock.push(1)
+        self.place.put()
+        assert self.place.reader.figures().heads == [QueueHead("q", "", five)]
+        self.place.take(self.worker)
+        assert self.place.reader.figures().heads == [QueueHead("q", "", six)]
+        self.place.control.pause(LaneScope.QUEUE, "q", DEED)
+        assert self.place.reader.figures().heads == [QueueHead("q", "paused", six)]
+        self.place.control.resume(LaneScope.QUEUE, "q", DEED)
+        (claim,) = self.place.take(self.worker)
+        self.place.settle(crash(claim, self.worker), by=self.worker)
+        self.place.take(self.worker)
+        (head,) = (
+            self.place.reader.figures().heads
+        )  # the suspect, which waits for a child of its own
+        assert head.due_at >= self.clock.now() - timedelta(seconds=1)
+
+    def test_the_figures_are_what_each_read_says_and_what_struck_first_comes_first(self) -> None:
+        self.place.put_many(4)
+        one, two, three, _ = self.place.take(self.worker, 4)
+        self.place.settle(failing(one, self.worker, kind="timeout", code="t"), by=self.worker)
+        self.clock.push(1)
+        self.place.settle(
+            failing(two, self.worker, kind="network", code="n"),
+            failing(three, self.worker, kind="network", code="n"),
+            by=self.worker,
+        )
+        self.place.control.change_gate(GateChange("model", 0, GateState.HELD), DEED)
+        found, reader = self.place.reader.figures(), self.place.reader
+        assert found.now == self.clock.now()
+        assert [one.code for one in found.deaths] == ["t", "n"]
+        assert [one.code for one in reader.deaths()] == ["n", "t"]
+        assert found.flows == reader.flows()
+        assert found.gates == reader.gates()
+        assert found.workers == reader.workers()
 
     def test_what_was_added_up_is_the_same(self) -> None:
         self.place.put_many(3, owner="ann")

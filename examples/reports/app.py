@@ -1,0 +1,169 @@
+"""The report jobs: an uploaded transcript becomes a report in five stages, each with one outside system.
+
+    read       the transcript, from S3
+    ask        the model; what it wrote must be JSON
+    validate   that against the schema of its version
+    write      the report, to S3, once
+    save       the row for people, in one transaction with the end of the job
+
+Tries, waits, what is retriable and what is fatal, and the error codes are those of the preset `reports`; its codes go by the names of
+the stages. `perdure worker examples.reports.app:app` works on the jobs.
+"""
+
+from functools import cache
+from hashlib import sha256
+from pathlib import PurePosixPath
+
+import msgspec
+from examples.reports.report import SCHEMAS, request_of
+from examples.reports.settings import SETTINGS
+from openai import OpenAI
+
+from examples.reports import files, objects
+from perdure import App, Backoff, Context, Policy, StageError, Succeeded
+from perdure.checks import json_of, read_json
+
+EXTENSIONS = (".txt", ".md", ".vtt")
+DOCUMENT = Policy.based_on("reports", name="reports")  # 4 attempts; 30, 120 and 480 s, each ± 20 %
+
+
+def policy_at(scale: float) -> Policy | str:
+    """The preset itself; or with its waits scaled, under another name, for demonstrations and tests."""
+    if scale == 1:
+        return "reports"
+    steps_s = tuple(one * scale for one in DOCUMENT.backoff.steps_s)
+    backoff = Backoff("schedule", base_s=steps_s[0], cap_s=None, steps_s=steps_s)
+    return Policy.based_on("reports", name=f"reports-x{scale:g}", backoff=backoff)
+
+
+app = App(SETTINGS.database)
+app.upstream("llm", concurrency=4)
+POLICY, TIMEOUT_S = policy_at(SETTINGS.scale), SETTINGS.timeout_s
+
+
+class Upload(msgspec.Struct):
+    """What a job is about, as it was uploaded."""
+
+    file_id: str
+    name: str
+    key: str
+    sha256: str
+    version: str
+
+
+class Transcript(msgspec.Struct):
+    upload: Upload
+    text: str
+
+
+class Answer(msgspec.Struct):
+    upload: Upload
+    text: str
+    finish_reason: str | None
+
+
+class Checked(msgspec.Struct):
+    upload: Upload
+    report: dict
+    repaired: bool
+
+
+class Written(msgspec.Struct):
+    upload: Upload
+    key: str
+    sha256: str
+    repaired: bool
+
+
+@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+def read(upload: Upload, context: Context) -> Transcript:
+    files.mark_processing(upload.file_id, context.token)
+    if PurePosixPath(upload.name).suffix.lower() not in EXTENSIONS:
+        raise refusal(f"{upload.name!r} is no transcript", "The type of the file is not supported.")
+    if upload.version not in SCHEMAS:
+        raise refusal(f"there is no version {upload.version!r}", "The file's metadata are damaged.")
+    body = objects.get(upload.key)  # one that is missing ends the job: file_context_not_found
+    if sha256(body).hexdigest() != upload.sha256:
+        raise refusal(f"{upload.key} is not what was uploaded", "The file's metadata are damaged.")
+    try:
+        text = body.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise refusal(f"{upload.key} is not UTF-8", "The file is not a text.")
+    if not text:
+        raise StageError(
+            "input_invalid",
+            f"{upload.key} is empty",
+            public_code="empty_original_transcript",
+            public_message="The transcript is empty.",
+        )
+    return Transcript(upload, text)
+
+
+def refusal(detail: str, public_message: str) -> StageError:
+    return StageError("input_invalid", detail, public_message=public_message)
+
+
+@cache
+def client() -> OpenAI:
+    """The model's client, made when it is first used. It tries nothing again by itself: the policy does."""
+    return OpenAI(base_url=SETTINGS.llm_url, api_key=SETTINGS.llm_key, max_retries=0)
+
+
+@app.stage(policy=POLICY, timeout_s=TIMEOUT_S, upstream="llm")
+def ask(transcript: Transcript, context: Context) -> Answer:
+    upload = transcript.upload
+    files.mark_processing(upload.file_id, context.token)
+    raw = client().chat.completions.with_raw_response.create(
+        model=SETTINGS.llm_model,
+        timeout=context.time_left_s(),
+        extra_headers={"X-Request-Id": context.request_id},
+        **request_of(upload.version, transcript.text),
+    )
+    context.limits(raw.headers)
+    answer = raw.parse()
+    if answer.usage is not None:
+        used = answer.usage
+        context.usage(tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens)
+    said = answer.choices[0]
+    text = said.message.content or ""
+    json_of(text, finish_reason=said.finish_reason)  # no JSON: llm_output_invalid_json, and fatal
+    return Answer(upload, text, said.finish_reason)
+
+
+@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+def validate(answer: Answer) -> Checked:
+    schema = SCHEMAS[answer.upload.version]
+    parsed = read_json(answer.text, schema, finish_reason=answer.finish_reason)
+    return Checked(answer.upload, parsed.value, parsed.repaired)
+
+
+@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+def write(checked: Checked) -> Written:
+    upload = checked.upload
+    key = f"{objects.REPORTS}{upload.file_id}/{upload.name}.json"
+    told = {"file": upload.name, "version": upload.version, "report": checked.report}
+    kept = objects.put_once(key, msgspec.json.encode(told))
+    return Written(upload, key, sha256(kept).hexdigest(), checked.repaired)
+
+
+@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+def save(written: Written, context: Context) -> None:
+    id = written.upload.file_id
+    with files.database() as connection:
+        if not files.save_report(connection, id, context.token, written.key, written.sha256):
+            raise StageError("not_found", f"there is no row of file {id}")
+        end = Succeeded({"report": written.key}, label="repaired" if written.repaired else None)
+        context.complete(end, within=connection)
+
+
+reports = app.pipeline(
+    "reports",
+    read,
+    ask,
+    validate,
+    write,
+    save,
+    source_exists=lambda item: objects.exists(item["key"]),
+)

@@ -1,0 +1,105 @@
+"""The table of files, for people. `python -m examples.reports.files` makes it."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from examples.reports.settings import SETTINGS
+from psycopg.rows import DictRow, dict_row
+
+Connection = psycopg.Connection[DictRow]
+
+
+@contextmanager
+def database() -> Iterator[Connection]:
+    """A transaction: committed at the end of the block, rolled back by whatever is raised in it."""
+    wait_s = max(2, round(SETTINGS.timeout_s))
+    opened = psycopg.connect(SETTINGS.database, row_factory=dict_row, connect_timeout=wait_s)
+    with closing(opened), opened:  # psycopg 3.3 leaves it open where the commit fails
+        yield opened
+
+
+def create_tables() -> None:
+    """Make the tables, if they are not there."""
+    with database() as connection:
+        connection.execute(Path(__file__).with_name("tables.sql").read_text())
+
+
+def add(connection: Connection, **columns: Any) -> dict[str, Any]:
+    """A new file, with its job."""
+    return connection.execute(
+        "INSERT INTO files (id, owner, name, bytes, version, status, job_id, upload_key)"
+        " VALUES (%(id)s, %(owner)s, %(name)s, %(bytes)s, %(version)s, 'queued', %(job_id)s, %(upload_key)s)"
+        " RETURNING *",
+        columns,
+    ).fetchone()
+
+
+def find(id: str, owner: str) -> dict[str, Any] | None:
+    """A file of an owner; somebody else's is not there."""
+    with database() as connection:
+        found = connection.execute("SELECT * FROM files WHERE id = %s AND owner = %s", (id, owner))
+        return found.fetchone()
+
+
+def page(owner: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+    """An owner's files, newest first."""
+    with database() as connection:
+        return connection.execute(
+            "SELECT * FROM files WHERE owner = %s AND no < coalesce(%s, 9223372036854775807)"
+            " ORDER BY no DESC LIMIT %s",
+            (owner, before, limit),
+        ).fetchall()
+
+
+def mark_processing(id: str, token: int) -> None:
+    """Say that work on a file has begun. It is for the eyes: a database that is away does not fail the job for it."""
+    with suppress(psycopg.OperationalError), database() as connection:
+        connection.execute(
+            "UPDATE files SET status = 'processing', job_token = %s, started_at = coalesce(started_at, now())"
+            " WHERE id = %s AND job_token < %s",
+            (token, id, token),
+        )
+
+
+def mark_waiting(connection: Connection, job_id: str, token: int, code: str, message: str) -> None:
+    """Say that a file waits for its next try, and why: the error stays in sight."""
+    connection.execute(
+        "UPDATE files SET status = 'queued', job_token = %s, error_code = %s, error_message = %s"
+        " WHERE job_id = %s AND job_token < %s",
+        (token, code, message, job_id, token),
+    )
+
+
+def mark_failed(
+    connection: Connection, job_id: str, token: int, code: str, message: str, raw_output: str | None
+) -> None:
+    """Say that nothing will come of a file, and keep where the raw output is."""
+    connection.execute(
+        "UPDATE files SET status = 'failed', job_token = %s, error_code = %s, error_message = %s,"
+        " raw_output = %s, processed_at = now() WHERE job_id = %s AND job_token < %s",
+        (token, code, message, raw_output, job_id, token),
+    )
+
+
+def save_report(connection: Connection, id: str, token: int, key: str, sha256: str) -> bool:
+    """The last word on a file; False where there is no such file."""
+    saved = connection.execute(
+        "UPDATE files SET status = 'succeeded', job_token = %s, report_key = %s, report_sha256 = %s,"
+        " error_code = NULL, error_message = NULL, raw_output = NULL, processed_at = now() WHERE id = %s",
+        (token, key, sha256, id),
+    )
+    return saved.rowcount == 1
+
+
+def open_files(connection: Connection) -> list[dict[str, Any]]:
+    """Files that something is still to become of, oldest first."""
+    return connection.execute(
+        "SELECT * FROM files WHERE status IN ('uploaded', 'queued', 'processing') ORDER BY no"
+    ).fetchall()
+
+
+if __name__ == "__main__":
+    create_tables()

@@ -1,0 +1,47 @@
+"""Objects in S3. Nothing is written twice: whoever comes second finds the first and keeps it."""
+
+from functools import cache
+
+import obstore
+from examples.reports.settings import SETTINGS
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import S3Store
+
+UPLOADS, REPORTS = "uploads/", "reports/"
+
+
+@cache
+def bucket() -> S3Store:
+    """The bucket; its client tries nothing again by itself, and waits no longer than a stage does."""
+    return S3Store(
+        SETTINGS.s3_bucket,
+        endpoint=SETTINGS.s3_url,
+        access_key_id=SETTINGS.s3_key,
+        secret_access_key=SETTINGS.s3_secret,
+        region="us-east-1",
+        client_options={"allow_http": True, "timeout": f"{SETTINGS.timeout_s}s"},
+        retry_config={"max_retries": 0},
+    )
+
+
+def get(key: str) -> bytes:
+    """An object's bytes."""
+    return bytes(obstore.get(bucket(), key).bytes())
+
+
+def put_once(key: str, body: bytes) -> bytes:
+    """Write an object unless it is there (`If-None-Match: *`); the bytes that are there now."""
+    try:
+        obstore.put(bucket(), key, body, mode="create")
+    except AlreadyExistsError:
+        return get(key)
+    return body
+
+
+def exists(key: str) -> bool:
+    """Whether there is such an object."""
+    try:
+        obstore.head(bucket(), key)
+    except FileNotFoundError:
+        return False
+    return True

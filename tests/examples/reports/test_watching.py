@@ -1,0 +1,154 @@
+"""What operators have: five numbers, good logs, orphans by name, and a retry that is theirs alone."""
+
+import logging
+from uuid import uuid4
+
+import psycopg
+import pytest
+from examples.reports.faults import FAULTS
+from tests.stories.kit import until
+
+from perdure import State
+
+TIMES = (
+    "SELECT extract(epoch FROM processed_at - queued_at) AS s FROM files WHERE status = 'succeeded'"
+)
+
+
+def open_jobs(reports) -> list:
+    jobs = reports.app.jobs
+    return [one for state in (State.QUEUED, State.PROCESSING) for one in jobs.list(state=state)]
+
+
+def test_five_numbers_are_those_of_the_jobs_and_files(working):
+    for faults in ([], [FAULTS["500"]], [FAULTS["wrong schema"]], [FAULTS["cut-off JSON"]]):
+        working.ended(working.upload(*faults))
+    until("all have ended", lambda: not open_jobs(working), within_s=60.0)
+    told = working.get("/api/monitoring", "", "read_all").json()
+    jobs = list(working.app.jobs.list(pipeline="reports", limit=500))
+    tries = [each for one in jobs for each in working.app.job(one.id).attempts()]
+    failed = [one for one in tries if one.status.value == "failed"]  # one for each life
+    ended = len(failed) + sum(one.state is State.SUCCEEDED for one in jobs)
+    misfits = [one for one in failed if one.code == "schema_validation_failed"]
+    retried = [one for one in tries if one.status.value == "retrying"]
+    with working.files.database() as connection:
+        times = [float(row["s"]) for row in connection.execute(TIMES)]
+        (kept,) = connection.execute("SELECT count(raw_output) AS raw FROM files")
+    assert told == {
+        "retry_rate": pytest.approx(len(retried) / len(tries), abs=1e-4),
+        "final_failure_rate": pytest.approx(len(failed) / ended, abs=1e-4),
+        "mean_time_to_succeeded_s": pytest.approx(sum(times) / len(times), abs=1e-3),
+        "schema_failure_share": pytest.approx(len(misfits) / ended, abs=1e-4),
+        "raw_output_capture_share": pytest.approx(kept["raw"] / ended, abs=1e-4),
+    }
+    assert min(told.values()) > 0
+
+
+def test_a_retry_can_be_read_in_the_log_to_the_millisecond(working, caplog):
+    with caplog.at_level(logging.INFO, logger="perdure"):
+        id = working.upload(FAULTS["500"])
+        working.ended(id)
+    job = working.row(id)["job_id"]
+    lines = [one for one in caplog.records if one.perdure.get("job_id") == job]
+    (retried,) = [one for one in lines if one.perdure_event == "job_retried"]
+    (tried, *_) = [one for one in working.attempt_views(id) if one.status.value == "retrying"]
+    fields = retried.perdure
+    assert (fields["failures"], fields["attempts_max"]) == (1, 4)
+    assert (fields["error_code"], fields["upstream_status"]) == ("llm_provider_5xx", 500)
+    assert fields["request_id"] == working.row(id)["name"]
+    assert fields["delay_ms"] == pytest.approx(tried.delay_s * 1000, abs=1)
+    assert abs((tried.due_at - tried.settled_at).total_seconds() - tried.delay_s) < 0.01
+
+
+def test_users_cannot_run_a_job_again_and_an_operator_can(working):
+    id = working.upload(FAULTS["wrong schema"])
+    assert working.ended(id)["status"] == "failed"
+    for path in (f"/api/files/{id}/retry", f"/api/files/{id}"):
+        answer = working.front.post(path, headers=working.headers())
+        assert answer.status_code in (404, 405)
+    job = working.row(id)["job_id"]
+    mounted = working.front.post(
+        f"/perdure/api/jobs/{job}/retry", json={}, headers=working.headers()
+    )
+    assert mounted.status_code == 403
+    working.job(id).retry(from_stage="ask", reason="the prompt was mended", by="operator")
+    until("the file follows", lambda: working.row(id)["status"] == "succeeded", within_s=60.0)
+    assert working.row(id)["raw_output"] is None
+
+
+def test_a_retry_is_refused_where_the_transcript_is_gone(working):
+    id = working.upload(FAULTS["wrong schema"])
+    working.ended(id)
+    working.objects.obstore.delete(working.objects.bucket(), working.row(id)["upload_key"])
+    with pytest.raises(Exception, match="its source is gone"):
+        working.job(id).retry(from_start=True)
+
+
+def test_orphans_of_three_kinds_are_found_and_named(working):
+    objects = working.objects
+    whole = working.upload()
+    working.ended(whole)
+    lost_upload = f"uploads/{uuid4()}/lost.txt"
+    objects.put_once(lost_upload, b"x")
+    unsaved = working.upload(FAULTS["wrong schema"], name="unsaved.txt")
+    working.ended(unsaved)
+    unsaved_report = f"reports/{unsaved}/unsaved.txt.json"
+    objects.put_once(unsaved_report, b"{}")
+    with working.paused():
+        waiting = working.upload(name="waiting.txt")
+        objects.put_once(f"reports/{waiting}/waiting.txt.json", b"{}")  # its job will save it
+        jobless = str(uuid4())
+        with working.files.database() as connection:
+            working.files.add(connection, id=jobless, owner="ann", name="a.txt", bytes=1, version="report-2", job_id=None, upload_key=f"uploads/{jobless}/a.txt")  # fmt: skip
+        found = set(working.orphans.find_orphans(age_s=-5.0))
+        assert {
+            ("orphan_s3_object", lost_upload),
+            ("orphan_report_object", unsaved_report),
+            ("orphan_file_without_job", jobless),
+        } <= found
+        told = " ".join(what for _, what in found)
+        assert whole not in told
+        assert waiting not in told
+        young = set(working.orphans.find_orphans(age_s=3600.0))
+        assert not {what for _, what in young} & {lost_upload, unsaved_report, jobless}
+        with working.files.database() as connection:
+            connection.execute("DELETE FROM files WHERE id = %s", (jobless,))
+    working.ended(waiting)
+
+
+def test_an_upload_whose_transaction_failed_is_an_orphan_and_no_file(working, monkeypatch):
+    def refuse(*_, **__):
+        raise psycopg.OperationalError("the database is away")
+
+    monkeypatch.setattr(working.files, "add", refuse)
+    name = f"{uuid4().hex}.txt"
+    assert working.send(name).status_code == 503
+    monkeypatch.undo()
+    found = [what for kind, what in working.orphans.find_orphans(age_s=-5.0) if name in what]
+    assert len(found) == 1
+
+
+def test_a_follower_that_knows_no_cursor_looks_at_every_open_file(working):
+    id = working.upload(FAULTS["wrong schema"])
+    assert working.ended(id)["status"] == "failed"
+    with working.files.database() as connection:  # as if nobody had followed when it failed
+        connection.execute(
+            "UPDATE files SET status = 'queued', error_code = NULL, raw_output = NULL, job_token = 0 WHERE id = %s",
+            (id,),
+        )
+    working.follow.catch_up(working.follow.known_cursor())
+    file, row = working.show(id), working.row(id)
+    assert (file["status"], file["error_code"]) == ("failed", "schema_validation_failed")
+    assert row["raw_output"] is not None
+
+
+def test_a_row_never_goes_back_to_what_its_job_was_before(working):
+    id = working.upload(FAULTS["500"])
+    working.ended(id)
+    row = working.row(id)
+    with working.files.database() as connection:
+        stale = (connection, row["job_id"], row["job_token"] - 1)
+        working.files.mark_waiting(*stale, "llm_provider_5xx", "late")
+        working.files.mark_failed(*stale, "llm_provider_5xx", "late", None)
+    working.files.mark_processing(id, row["job_token"])
+    assert working.row(id) == row
