@@ -5,6 +5,7 @@ without JavaScript, is answered with the page; everything else with JSON. What i
 """
 
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,14 +26,14 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from perdure import NotCancellable, NotRetriable
+from perdure import ConfigError, NotCancellable, NotRetriable, Settings
 
 from .app import GATEWAY, Converter, make_converter
 from .files import Listed
 from .metrics import metrics_of
 from .refusals import CODES, HANDLERS, Refused, error_of, line_of, wants_page
 from .sessions import Sessions, check_origin
-from .settings import Settings
+from .settings import ATTEMPTS_MAX, UPLOAD_BYTES_MAX, read_settings
 from .templates import PAGE, PAGES, clean_name, iso
 
 FORM_BYTES = 64 * 1024  # what a form may add to its files
@@ -44,7 +45,10 @@ log = logging.getLogger("converter")
 
 def make_api(settings: Settings | None = None) -> Starlette:
     """The ASGI application."""
-    settings = settings or Settings.read()
+    try:
+        settings = settings or read_settings()
+    except ConfigError as wrong:
+        sys.exit(f"converter: {wrong}")
     site = Site(settings, make_converter(settings))
     return Starlette(
         routes=[
@@ -121,8 +125,8 @@ class Site:
             jobs=[self._told(row) for row in listed.rows],
             listed=listed,
             held=self._is_held(),
-            attempts_max=self._settings.attempts_max,
-            bytes_max=self._settings.upload_bytes_max,
+            attempts_max=self._settings[ATTEMPTS_MAX],
+            bytes_max=self._settings[UPLOAD_BYTES_MAX],
             **more,
         )
 
@@ -148,7 +152,7 @@ class Site:
             "bytes": row["bytes"],
             "status": row["status"],
             "attemptCount": row["attemptCount"],
-            "maxAttempts": self._settings.attempts_max,
+            "maxAttempts": self._settings[ATTEMPTS_MAX],
             "error": None if code is None else {"code": code, "message": line_of(code)},
             "expired": row["is_expired"],
             "deleted": row["is_deleted"],
@@ -174,7 +178,7 @@ class Site:
         """``POST /api/upload``: files of a form, each a job."""
         check_origin(request.headers)
         owner, ids, refusals = request.scope["owner"], [], []
-        async with form_files(request, self._settings.upload_bytes_max) as files:
+        async with form_files(request, self._settings[UPLOAD_BYTES_MAX]) as files:
             for file in files:
                 name = clean_name(file.filename or "")
                 try:
@@ -194,7 +198,7 @@ class Site:
     def _accept(self, file: UploadFile, name: str, owner: str) -> tuple[str, bool]:
         if b"%PDF-" not in file.file.read(1024):
             raise Refused("NOT_PDF")
-        if (file.size or 0) > self._settings.upload_bytes_max:
+        if (file.size or 0) > self._settings[UPLOAD_BYTES_MAX]:
             raise Refused("TOO_LARGE")
         file.file.seek(0)
         return self._files.accept(file.file, name, owner, self._converter.conversions)

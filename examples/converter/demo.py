@@ -287,7 +287,8 @@ class BadDay:
         self._wait("the gateway answers", lambda: self._answers(f"{self.gateway}/traffic"))
 
     def _start_worker(self, name: str) -> None:
-        self._parts.start(name, f"{PACKAGE}.worker", "--poll", "0.25")
+        words = ("worker", f"{PACKAGE}.worker:app", "--poll", "0.25")
+        self._parts.start(name, "perdure.surfaces.cli", *words)
 
     def _serve(self, name: str, factory: str, port: int) -> None:
         quiet = ["--log-level", "warning", "--port", str(port)]

@@ -10,7 +10,7 @@ BANNER = "<strong>The converter is busy.</strong> Your files will go on by thems
 
 
 def gate_log(trial: Trial) -> list[str]:
-    with psycopg.connect(trial.settings.database_url) as cx:
+    with psycopg.connect(trial.database_url) as cx:
         lines = cx.execute(
             "SELECT verb FROM perdure_audit_log WHERE subject = 'gateway' ORDER BY no"
         )
@@ -30,7 +30,8 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
 ):
     caplog.set_level(logging.INFO, logger="perdure")
     with make_converter_trial(
-        circuit_window=4, circuit_cooldown_s=1.0, attempts_max=9, base_delay_s=0.05, jitter_s_max=0.05
+        CIRCUIT_WINDOW="4", CIRCUIT_COOLDOWN_MS="1000", RETRY_MAX_ATTEMPTS="9", RETRY_BASE_DELAY_MS="50",
+        RETRY_JITTER_MAX_MS="50",
     ) as trial, trial.working():  # fmt: skip
         ann = trial.user()
         before = {ann.upload(pdf_of(f"good {n}")) for n in range(2)}

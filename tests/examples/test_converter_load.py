@@ -126,9 +126,9 @@ def test_a_state_that_a_file_did_not_have_would_be_noticed(quiet):
     job_id, watch = quiet.user().upload(pdf_of("noticed")), Watch()
     enqueued_at = quiet.job(job_id).view().enqueued_at
     watch.shown[job_id, enqueued_at] = {"queued"}
-    assert wrongly_shown(quiet.settings.database_url, watch) == []
+    assert wrongly_shown(quiet.database_url, watch) == []
     watch.shown[job_id, enqueued_at] = {"complete"}
-    (line,) = wrongly_shown(quiet.settings.database_url, watch)
+    (line,) = wrongly_shown(quiet.database_url, watch)
     assert line.startswith(f"{job_id} was queued at ")
 
 

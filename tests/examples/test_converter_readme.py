@@ -84,4 +84,6 @@ def test_its_commands_work_from_the_folder_that_it_names(tmp_path):
         return ended.stdout
 
     run("-c", COMMANDS)
-    assert "Work on the jobs of APP" in run("-m", "converter.worker", "--help")
+    assert "variable GATEWAY_URL" in run(
+        "-m", "perdure.surfaces.cli", "config", "show", "converter.worker:app", "--origin"
+    )
