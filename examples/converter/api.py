@@ -30,7 +30,6 @@ from perdure import ConfigError, NotCancellable, NotRetriable, Settings
 
 from .app import GATEWAY, Converter, make_converter
 from .files import Listed
-from .metrics import metrics_of
 from .refusals import CODES, HANDLERS, Refused, error_of, line_of, wants_page
 from .sessions import Sessions, check_origin
 from .settings import ATTEMPTS_MAX, UPLOAD_BYTES_MAX, read_settings
@@ -60,7 +59,6 @@ def make_api(settings: Settings | None = None) -> Starlette:
             Route("/api/jobs/{id}/delete", site.delete, methods=["POST"]),  # forms know no DELETE
             Route("/api/jobs/{id}/retry", site.retry, methods=["POST"]),
             Route("/api/jobs/{id}/download", site.download),
-            Route("/metrics", site.tell_metrics),
             Mount("/page", StaticFiles(directory=PAGE / "static")),
         ],
         middleware=[Middleware(Sessions)],
@@ -113,11 +111,6 @@ class Site:
     def show_queue(self, request: Request) -> Response:
         """``GET /queue``: the part of the page that changes; with ``since`` only the rows that did."""
         return HTMLResponse(self._render("queue.html", request))
-
-    def tell_metrics(self, request: Request) -> Response:
-        """``GET /metrics``: for those who run it; keep it from the world."""
-        with self._files.transaction() as cx:
-            return Response(metrics_of(cx), media_type="text/plain; version=0.0.4")
 
     def _render(self, name: str, request: Request, **more: Any) -> str:
         listed = self._listed(request)

@@ -24,7 +24,9 @@ from examples.converter.settings import read_settings
 from starlette.applications import Starlette
 
 from perdure import JobRef, Settings
+from perdure.app.session.metrics import metrics_of
 from perdure.demo.crew import descendants
+from tests.observers.scraping import Scraped
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,6 +170,11 @@ def trial(folder: Path, database_url: str, **variables: str) -> Iterator[Trial]:
         converter = make_converter(settings)
         stack.callback(converter.close)
         yield Trial(environment, settings, site, converter, stack)
+
+
+def figures_of(trial: Trial) -> Scraped:
+    """What Prometheus reads at the port of a worker."""
+    return Scraped(metrics_of(trial.converter.app._session).decode())
 
 
 def pdf_of(text: str) -> bytes:

@@ -9,7 +9,7 @@ from examples.converter.files import write_atomically
 from psycopg.rows import dict_row
 
 from perdure import AttemptView, JobRef
-from tests.examples.converter_kit import FAR_S, Trial, pdf_of, settings_in, until
+from tests.examples.converter_kit import FAR_S, Trial, figures_of, pdf_of, settings_in, until
 
 
 def tried(job: JobRef, times: int) -> list[AttemptView]:
@@ -232,23 +232,24 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path):
 # -- figures ---------------------------------------------------------------------------------
 
 
-def test_the_metrics_of_the_document_are_told(make_converter_trial):
-    with make_converter_trial() as trial, trial.working():
-        ann = trial.user()
-        done = ann.upload(pdf_of("good"))
-        until("it is complete", lambda: ann.status(done) == "complete")
-        trial.order(status=400, code="X")
-        run_through(trial, "bad")
-        trial.order(status=502, code="X")
-        tried(trial.job(ann.upload(pdf_of("slow"))), 1)
-        told = dict(line.rsplit(" ", 1) for line in ann.get("/metrics").text.splitlines())
-    assert float(told.pop("converter_gateway_latency_p95_seconds")) > 0
-    assert told == {
-        "converter_jobs_created_total": "3",
-        "converter_jobs_completed_total": "1",
-        'converter_jobs_failed_total{code="GW_4XX"}': "1",
-        "converter_queue_depth": "1",
-        "converter_jobs_processing": "0",
-        "converter_retries_scheduled_total": "1",
-        "converter_breaker_open_seconds_total": "0.000000",
-    }
+def test_the_metrics_of_the_document_are_told(converter):
+    before, ann = figures_of(converter), converter.user()
+    done = ann.upload(pdf_of("counted"))
+    until("it is complete", lambda: ann.status(done) == "complete")
+    converter.order(status=400, code="X")
+    run_through(converter, "counted, and bad")
+    converter.order(status=502, code="X")
+    tried(converter.job(ann.upload(pdf_of("counted, and tried again"))), 1)
+    after = figures_of(converter)
+
+    def more(name: str, **labels: str) -> float:
+        return after.total(name, **labels) - before.total(name, **labels)
+
+    conversions = {"pipeline": "conversions"}
+    assert more("perdure_jobs_created_total", **conversions) == 3
+    assert more("perdure_jobs_ended_total", **conversions, state="succeeded") == 1
+    assert more("perdure_jobs_failed_total", **conversions, code="GW_4XX") == 1
+    assert after.total("perdure_jobs", **conversions, state="retrying") == 1
+    assert more("perdure_retries_total", **conversions) == 1
+    assert more("perdure_upstream_call_seconds_count", upstream="gateway") >= 3
+    assert after.fallen_since(before) == []
