@@ -48,8 +48,8 @@ class Watch:
 
 
 @contextmanager
-def living(day: BadDay) -> Iterator[list[Ended]]:
-    """A bad day on a thread; it comes down at the end of the block."""
+def living(day: BadDay) -> Iterator[tuple[list[Ended], threading.Thread]]:
+    """A bad day on a thread, with what it comes to; it comes down at the end of the block."""
     ended: list[Ended] = []
     day.may_end.clear()
     life = threading.Thread(target=lambda: ended.append(day.live()))
@@ -57,13 +57,13 @@ def living(day: BadDay) -> Iterator[list[Ended]]:
     try:
         while not day.begun.wait(0.1):
             assert life.is_alive(), "the day ended before it began"
-        yield ended
+        yield ended, life
     finally:
         day.may_end.set()
         life.join()
 
 
-def watch_pages(chromium, day: BadDay, watched: int) -> Watch:
+def watch_pages(chromium, day: BadDay, life: threading.Thread, watched: int) -> Watch:
     """The pages of some users, from the first file to the end of the last; nobody reloads them."""
     watch, pages = Watch(), []
     for client in day.clients[:watched]:
@@ -75,6 +75,7 @@ def watch_pages(chromium, day: BadDay, watched: int) -> Watch:
         pages.append(window.new_page())
         pages[-1].goto(day.site)
     while not day.settled.is_set():
+        assert life.is_alive(), "the day ended before all files had"
         for page in pages:
             watch.look(page)
         pages[0].wait_for_timeout(200)
@@ -107,8 +108,8 @@ def wrongly_shown(database_url: str, watch: Watch) -> list[str]:
 
 
 def assert_all_goes_well(chromium, day: BadDay, *, watched: int) -> None:
-    with living(day) as lives:
-        watch = watch_pages(chromium, day, watched)
+    with living(day) as (lives, life):
+        watch = watch_pages(chromium, day, life, watched)
         assert wrongly_shown(day.database_url, watch) == []
     (ended,) = lives
     assert ended.complaints == []
