@@ -46,9 +46,11 @@ def make_api(settings: Settings | None = None) -> Starlette:
     """The ASGI application."""
     try:
         settings = settings or read_settings()
+        converter = make_converter(settings)
+        converter.files.make_folders()
     except ConfigError as wrong:
         sys.exit(f"converter: {wrong}")
-    site = Site(settings, make_converter(settings))
+    site = Site(settings, converter)
     return Starlette(
         routes=[
             Route("/", site.show_page),

@@ -22,7 +22,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.rows import dict_row
 
-from perdure import Pipeline, Settings
+from perdure import ConfigError, Pipeline, Settings
 
 from .settings import RESULTS_DIR, RESULTS_KEPT_S, UPLOADS_DIR
 
@@ -99,8 +99,7 @@ class Files:
         self.uploads, self.results = Path(settings[UPLOADS_DIR]), Path(settings[RESULTS_DIR])
 
     def prepare(self) -> None:
-        """Make folders and table."""
-        self.make_folders()
+        """Make the table."""
         with self.transaction() as cx:
             make_table(cx)
 
@@ -113,8 +112,12 @@ class Files:
 
     def make_folders(self) -> None:
         """Make the two folders, if they are not there."""
-        for folder in (self.uploads, self.results):
-            folder.mkdir(parents=True, exist_ok=True)
+        for name, folder in (("UPLOADS_DIR", self.uploads), ("RESULTS_DIR", self.results)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as wrong:
+                why = f"{wrong.strerror}; it must be a folder that can be written to"
+                raise ConfigError(f"{name} is {str(folder)!r}: {why}") from None
 
     def source(self, upload: str) -> Path:
         """Where an uploaded PDF lies."""

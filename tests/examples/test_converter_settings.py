@@ -22,7 +22,16 @@ from examples.converter.settings import (
 )
 
 from perdure import AttemptView, ConfigError
-from tests.examples.converter_kit import ROOT, Trial, pdf_of, settings_in, trial, unset, until
+from tests.examples.converter_kit import (
+    ROOT,
+    WORKER,
+    Trial,
+    pdf_of,
+    settings_in,
+    trial,
+    unset,
+    until,
+)
 
 DOCUMENT = {
     "RETRY_MAX_ATTEMPTS", "RETRY_BASE_DELAY_MS", "RETRY_JITTER_MAX_MS", "WORKER_LEASE_TTL_SEC", "GATEWAY_TIMEOUT_MS",
@@ -206,19 +215,23 @@ def test_a_value_that_cannot_be_meant_is_refused_by_name_with_the_remedy(name, v
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("command", "nonsense", "words"),
     [
-        ("uvicorn", "--factory", "examples.converter.api:make_api", "--port", "0"),
-        ("perdure.surfaces.cli", "worker", "examples.converter.worker:app"),
+        (
+            ("uvicorn", "--factory", "examples.converter.api:make_api", "--port", "0"),
+            {"UPLOADS_DIR": "/dev/null/up"},
+            "UPLOADS_DIR is '/dev/null/up': Not a directory; it must be a folder that can be wri",
+        ),
+        (WORKER, {"CIRCUIT_WINDOW": "many"}, "CIRCUIT_WINDOW is 'many'; it must be of type int"),
     ],
     ids=["site", "worker"],
 )
-def test_a_process_that_is_told_nonsense_says_so_and_ends(words):
-    environment = {**unset(os.environ), **WHERE, "CIRCUIT_WINDOW": "many"}
+def test_a_process_that_is_told_nonsense_says_so_and_ends(command, nonsense, words):
+    environment = {**unset(os.environ), **WHERE, **nonsense}
     ended = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, env=environment, capture_output=True, text=True,
+        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True,
         timeout=60, check=False,
     )  # fmt: skip
     assert ended.returncode != 0
-    assert "CIRCUIT_WINDOW is 'many'; it must be of type int" in ended.stderr
+    assert words in ended.stderr
     assert "Traceback" not in ended.stderr
