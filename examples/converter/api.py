@@ -5,6 +5,7 @@ without JavaScript, is answered with the page; everything else with JSON. What i
 """
 
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,14 +26,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from perdure import NotCancellable, NotRetriable
+from perdure import ConfigError, NotCancellable, NotRetriable, Settings
 
 from .app import GATEWAY, Converter, make_converter
 from .files import Listed
-from .metrics import metrics_of
 from .refusals import CODES, HANDLERS, Refused, error_of, line_of, wants_page
 from .sessions import Sessions, check_origin
-from .settings import Settings
+from .settings import ATTEMPTS_MAX, UPLOAD_BYTES_MAX, read_settings
 from .templates import PAGE, PAGES, clean_name, iso
 
 FORM_BYTES = 64 * 1024  # what a form may add to its files
@@ -44,8 +44,13 @@ log = logging.getLogger("converter")
 
 def make_api(settings: Settings | None = None) -> Starlette:
     """The ASGI application."""
-    settings = settings or Settings.read()
-    site = Site(settings, make_converter(settings))
+    try:
+        settings = settings or read_settings()
+        converter = make_converter(settings)
+        converter.files.make_folders()
+    except ConfigError as wrong:
+        sys.exit(f"converter: {wrong}")
+    site = Site(settings, converter)
     return Starlette(
         routes=[
             Route("/", site.show_page),
@@ -56,7 +61,6 @@ def make_api(settings: Settings | None = None) -> Starlette:
             Route("/api/jobs/{id}/delete", site.delete, methods=["POST"]),  # forms know no DELETE
             Route("/api/jobs/{id}/retry", site.retry, methods=["POST"]),
             Route("/api/jobs/{id}/download", site.download),
-            Route("/metrics", site.tell_metrics),
             Mount("/page", StaticFiles(directory=PAGE / "static")),
         ],
         middleware=[Middleware(Sessions)],
@@ -110,19 +114,14 @@ class Site:
         """``GET /queue``: the part of the page that changes; with ``since`` only the rows that did."""
         return HTMLResponse(self._render("queue.html", request))
 
-    def tell_metrics(self, request: Request) -> Response:
-        """``GET /metrics``: for those who run it; keep it from the world."""
-        with self._files.transaction() as cx:
-            return Response(metrics_of(cx), media_type="text/plain; version=0.0.4")
-
     def _render(self, name: str, request: Request, **more: Any) -> str:
         listed = self._listed(request)
         return PAGES.get_template(name).render(
             jobs=[self._told(row) for row in listed.rows],
             listed=listed,
             held=self._is_held(),
-            attempts_max=self._settings.attempts_max,
-            bytes_max=self._settings.upload_bytes_max,
+            attempts_max=self._settings[ATTEMPTS_MAX],
+            bytes_max=self._settings[UPLOAD_BYTES_MAX],
             **more,
         )
 
@@ -148,7 +147,7 @@ class Site:
             "bytes": row["bytes"],
             "status": row["status"],
             "attemptCount": row["attemptCount"],
-            "maxAttempts": self._settings.attempts_max,
+            "maxAttempts": self._settings[ATTEMPTS_MAX],
             "error": None if code is None else {"code": code, "message": line_of(code)},
             "expired": row["is_expired"],
             "deleted": row["is_deleted"],
@@ -174,7 +173,7 @@ class Site:
         """``POST /api/upload``: files of a form, each a job."""
         check_origin(request.headers)
         owner, ids, refusals = request.scope["owner"], [], []
-        async with form_files(request, self._settings.upload_bytes_max) as files:
+        async with form_files(request, self._settings[UPLOAD_BYTES_MAX]) as files:
             for file in files:
                 name = clean_name(file.filename or "")
                 try:
@@ -194,7 +193,7 @@ class Site:
     def _accept(self, file: UploadFile, name: str, owner: str) -> tuple[str, bool]:
         if b"%PDF-" not in file.file.read(1024):
             raise Refused("NOT_PDF")
-        if (file.size or 0) > self._settings.upload_bytes_max:
+        if (file.size or 0) > self._settings[UPLOAD_BYTES_MAX]:
             raise Refused("TOO_LARGE")
         file.file.seek(0)
         return self._files.accept(file.file, name, owner, self._converter.conversions)

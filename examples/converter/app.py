@@ -10,10 +10,20 @@ from dataclasses import dataclass, replace
 import httpx2
 from lxml import etree
 
-from perdure import App, Backoff, Context, Jitter, Pipeline, Policy, StageError, basic_gate
+from perdure import (
+    App,
+    Backoff,
+    Context,
+    Jitter,
+    Pipeline,
+    Policy,
+    Settings,
+    StageError,
+    basic_gate,
+)
 
+from . import settings as known
 from .files import Files, write_atomically
-from .settings import Settings
 
 GATEWAY = "gateway"  # the upstream, and its gate
 
@@ -55,19 +65,19 @@ def policy_of(settings: Settings) -> Policy:
     return Policy.based_on(
         preset,
         name=preset.name,
-        attempts_max=settings.attempts_max,
-        backoff=Backoff("exponential", base_s=settings.base_delay_s, factor=2.0, cap_s=None),
-        jitter=Jitter("additive", add_s_max=settings.jitter_s_max),
+        attempts_max=settings[known.ATTEMPTS_MAX],
+        backoff=Backoff("exponential", base_s=settings[known.BASE_DELAY_S], factor=2.0, cap_s=None),
+        jitter=Jitter("additive", add_s_max=settings[known.JITTER_S_MAX]),
         vocabulary=replace(preset.vocabulary, wire=True),
     )
 
 
 def make_converter(settings: Settings) -> Converter:
     """Declare everything. Nothing is connected to before it is used."""
-    app, files = App(settings.database_url), Files(settings)
+    app, files = App(settings=settings), Files(settings)
     # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-    client = httpx2.Client(base_url=settings.gateway_url, limits=limits)
+    client = httpx2.Client(base_url=settings[known.GATEWAY_URL], limits=limits)
 
     def is_gateway_well() -> None:
         client.get("/healthz", timeout=5.0).raise_for_status()
@@ -75,15 +85,17 @@ def make_converter(settings: Settings) -> Converter:
     app.upstream(
         GATEWAY,
         gate=basic_gate(
-            window=settings.circuit_window,
-            fail_threshold=settings.circuit_fail_threshold,
-            cooldown_ms=settings.circuit_cooldown_s * 1_000,
+            window=settings[known.CIRCUIT_WINDOW],
+            fail_threshold=settings[known.CIRCUIT_FAIL_THRESHOLD],
+            cooldown_ms=settings[known.CIRCUIT_COOLDOWN_S] * 1_000,
         ),
         health=is_gateway_well,
         health_timeout_s=10.0,
     )
 
-    @app.stage(policy=policy_of(settings), upstream=GATEWAY, timeout_s=settings.gateway_timeout_s)
+    @app.stage(
+        policy=policy_of(settings), upstream=GATEWAY, timeout_s=settings[known.GATEWAY_TIMEOUT_S]
+    )
     def convert(item: Upload, context: Context) -> Converted:
         try:
             pdf = files.source(item.upload).read_bytes()
@@ -99,7 +111,7 @@ def make_converter(settings: Settings) -> Converter:
         answer.raise_for_status()
         check_xml(answer.content)
         name = f"{item.upload}.{context.token}.xml"
-        write_atomically(settings.results_dir / name, answer.content)
+        write_atomically(files.results / name, answer.content)
         return Converted(name, len(answer.content))
 
     @app.stage

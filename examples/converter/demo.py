@@ -2,8 +2,8 @@
 database is restarted, while users upload and wait. ``make example-converter`` runs it.
 
 It looks on through the API, as any client would. In the end each file must be downloadable or have failed with its code, no
-file may have been converted twice by commit, and the books must balance; otherwise it ends with status 1. PostgreSQL comes from
-the test kit of this repository; everything else is started as it would be in service.
+file may have been converted twice by commit, every kind of fault must have struck, and the books must balance; otherwise it
+ends with status 1. PostgreSQL comes from the test kit of this repository; everything else is started as it would be in service.
 """
 
 import argparse
@@ -35,14 +35,19 @@ from .samples import BROKEN_PDF, make_pdf
 PACKAGE = __package__
 ROOT = Path(__file__).resolve().parents[PACKAGE.count(".") + 1]
 PATIENCE_S = 300.0
+STRUCK = """
+SELECT CASE WHEN status = 'interrupted' THEN 'killed in work' ELSE 'no connection' END, count(*)
+FROM perdure_attempts WHERE stage = 'convert' AND (status = 'interrupted' OR kind IN ('network', 'ambiguous')) GROUP BY 1
+"""
 WORKERS = ("worker A", "worker B")
-QUICK = {  # for the demonstration; the document's numbers are 5000, 5000, 20 and 60000
+FAULTS = ("slow", "no connection", "hung", "killed in work", "database crash", "503")
+QUICK = {  # for the demonstration; the document's numbers are in settings.py
     "RETRY_BASE_DELAY_MS": "400",
     "RETRY_JITTER_MAX_MS": "400",
     "CIRCUIT_WINDOW": "6",
     "CIRCUIT_COOLDOWN_MS": "1000",
     "WORKER_LEASE_TTL_SEC": "3",
-    "GATEWAY_TIMEOUT_MS": "5000",
+    "GATEWAY_TIMEOUT_MS": "30000",  # on a busy machine, too, calls that hang must not hold the queue
 }
 
 
@@ -61,6 +66,7 @@ class Ended:
 
     files: list[tuple[Sent, dict[str, Any]]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)  # that struck, by kind
 
 
 class Parts:
@@ -121,6 +127,7 @@ class BadDay:
         self.site = f"http://127.0.0.1:{self._site_port}"
         self.gateway = f"http://127.0.0.1:{self._gateway_port}"
         self.database_url = ""
+        self._faults: Counter[str] = Counter()
         # For those who look on: it has begun, all files have ended, and it may come down.
         self.begun, self.settled, self.may_end = (threading.Event() for _ in range(3))
         self.may_end.set()
@@ -152,11 +159,13 @@ class BadDay:
 
     def _suffer(self) -> None:
         quarter = [range(self.files * n // 4, self.files * (n + 1) // 4) for n in range(4)]
+        self._order(slow_s=0.1)
         self._upload(quarter[0])
         self._wait("something is done", lambda: self._done() > 0)
         self._say(
             f"{self._done()} of {self.files} done; the gateway is killed: connections are refused"
         )
+        self._note_faults()
         self._parts.kill("gateway")
         self._upload(quarter[1])
         self._wait("the queue is held", self._is_held)
@@ -165,11 +174,13 @@ class BadDay:
         self._wait("it flows", lambda: not self._is_held())
         self._say("it flows again by itself")
         self._order(hang=True)
-        self._upload(quarter[2])
+        self._upload(quarter[2][:4])
         self._kill_a_worker_at_work()
-        self._order(slow_s=0.1)
+        self._order()
+        self._upload(quarter[2][4:])
         self._say(f"{self._done()} of {self.files} done; PostgreSQL crashes and is restarted")
         self._server.restart("immediate")
+        self._faults["database crash"] += 1
         self._wait("it goes on", lambda: self._done() >= self.files // 2)
         self._say(f"{self._done()} of {self.files} done; the gateway answers 503")
         self._order(status=503)
@@ -179,6 +190,7 @@ class BadDay:
         self._order()
         self._wait("all have ended", lambda: self._done() == self.files)
         self._retry_failed()
+        self._note_faults()
 
     def _kill_a_worker_at_work(self) -> None:
         """With SIGKILL, all of its processes; its file is taken over when its lease has run out."""
@@ -189,12 +201,12 @@ class BadDay:
                 pids = {int(name.rpartition(":")[2]) for (name,) in cx.execute(asked)}
             return next((one for one in WORKERS if pids & set(self._parts.pids(one))), None)
 
+        self._wait("a call hangs", lambda: self._traffic()["faults"].get("hung", 0) > 0)
         self._wait("a worker has a file in hand", lambda: holder() is not None)
         victim = holder()
         assert victim is not None
-        self._say(f"{victim} is killed with SIGKILL; another one is started")
+        self._say(f"{victim} is killed with SIGKILL; the other one takes over")
         self._parts.kill(victim)
-        self._start_worker("worker C")
 
     def _retry_failed(self) -> None:
         """Users press Retry on what a fault of the gateway has cost all of its tries."""
@@ -252,11 +264,25 @@ class BadDay:
             if ("broken" in sent.name) != (job["status"] == "failed"):
                 ended.complaints.append(f"{sent.name} is {job['status']}")
         ended.complaints += self._books(len(ended.files))
+        ended.faults = self._faults
+        struck = ", ".join(f"{kind} {ended.faults[kind]}" for kind in FAULTS)
+        self._say(f"faults that struck: {struck}")
+        ended.complaints += [f"no fault: {kind}" for kind in FAULTS if not ended.faults[kind]]
         return ended
+
+    def _traffic(self) -> dict[str, Any]:
+        answer = self._persist(lambda: httpx2.get(f"{self.gateway}/traffic"))
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def _note_faults(self) -> None:
+        """What the gateway has counted so far; the next one begins at nothing."""
+        self._faults.update(self._traffic()["faults"])
 
     def _books(self, files: int) -> list[str]:
         """What is wrong with the books: a file that was converted twice by commit, a job that nobody can find."""
         with psycopg.connect(self.database_url) as cx:
+            self._faults.update(dict(cx.execute(STRUCK).fetchall()))
             twice = cx.execute(
                 "SELECT count(*) FROM (SELECT job FROM perdure_attempts WHERE stage = 'convert' AND status = 'success'"
                 " GROUP BY job HAVING count(*) > 1) AS twice"
@@ -287,7 +313,8 @@ class BadDay:
         self._wait("the gateway answers", lambda: self._answers(f"{self.gateway}/traffic"))
 
     def _start_worker(self, name: str) -> None:
-        self._parts.start(name, f"{PACKAGE}.worker", "--poll", "0.25")
+        words = ("worker", f"{PACKAGE}.worker:app", "--poll", "0.25")
+        self._parts.start(name, "perdure.surfaces.cli", *words)
 
     def _serve(self, name: str, factory: str, port: int) -> None:
         quiet = ["--log-level", "warning", "--port", str(port)]
@@ -319,7 +346,7 @@ class BadDay:
         while not question():
             if time.monotonic() > give_up_at:
                 raise TimeoutError(f"not within {PATIENCE_S:g} s: {what}")
-            time.sleep(0.1)
+            time.sleep(0.2)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -22,9 +22,9 @@ from uuid import uuid4
 import psycopg
 from psycopg.rows import dict_row
 
-from perdure import Pipeline
+from perdure import ConfigError, Pipeline, Settings
 
-from .settings import Settings
+from .settings import RESULTS_DIR, RESULTS_KEPT_S, UPLOADS_DIR
 
 SHOWN_MAX = 500  # files of one owner in a list
 STRAY_S = 3_600.0  # a file without a row may belong to an upload that is not committed yet
@@ -71,6 +71,16 @@ FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id
 WHERE f.owner = %(owner)s AND f.deleted_at IS NULL
 """
 
+# Close what has been kept for long enough: of everybody, or one file of one owner.
+EXPIRE = """
+UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(), changed_at = now()
+FROM perdure_converter_jobs AS j
+WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL
+    AND j.status IN ('complete', 'failed', 'cancelled') AND j.updated_at < now() - make_interval(secs => %(kept_s)s)
+    AND (%(owner)s::text IS NULL OR (f.owner = %(owner)s AND f.sha256 = %(sha256)s))
+RETURNING f.upload
+"""
+
 
 class Listed(NamedTuple):
     """Files newest first, how many of all are in work, how many there are, and from when to ask the next time."""
@@ -85,11 +95,11 @@ class Files:
     """Rows and files of all owners."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._database_url, self._kept_s = settings["store"], settings[RESULTS_KEPT_S]
+        self.uploads, self.results = Path(settings[UPLOADS_DIR]), Path(settings[RESULTS_DIR])
 
     def prepare(self) -> None:
-        """Make folders and table."""
-        self.make_folders()
+        """Make the table."""
         with self.transaction() as cx:
             make_table(cx)
 
@@ -98,18 +108,20 @@ class Files:
 
         Each request has its own: a few milliseconds, and none is broken after the server was restarted.
         """
-        return psycopg.connect(
-            self._settings.database_url, connect_timeout=10, row_factory=dict_row
-        )
+        return psycopg.connect(self._database_url, connect_timeout=10, row_factory=dict_row)
 
     def make_folders(self) -> None:
         """Make the two folders, if they are not there."""
-        for folder in (self._settings.uploads_dir, self._settings.results_dir):
-            folder.mkdir(parents=True, exist_ok=True)
+        for name, folder in (("UPLOADS_DIR", self.uploads), ("RESULTS_DIR", self.results)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as wrong:
+                why = f"{wrong.strerror}; it must be a folder that can be written to"
+                raise ConfigError(f"{name} is {str(folder)!r}: {why}") from None
 
     def source(self, upload: str) -> Path:
         """Where an uploaded PDF lies."""
-        return self._settings.uploads_dir / f"{upload}.pdf"
+        return self.uploads / f"{upload}.pdf"
 
     def accept(
         self, file: BinaryIO, name: str, owner: str, conversions: Pipeline
@@ -118,10 +130,11 @@ class Files:
 
         The same file of the same owner is the same job; one that has failed is tried again.
         """
-        draft = self._settings.uploads_dir / f".{uuid4().hex}"
+        draft = self.uploads / f".{uuid4().hex}"
         try:
             sha256, size = _copy(file, draft)
             with self.transaction() as cx:
+                self._expire(cx, owner, sha256)  # nobody may have swept it yet
                 row = cx.execute(
                     "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
                     " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
@@ -145,7 +158,7 @@ class Files:
         """An owner's newest files; with ``since`` those that have changed from then on, the deleted ones among them."""
         changed = "AND (j.updated_at >= %(since)s OR f.changed_at >= %(since)s)"
         which = "AND f.deleted_at IS NULL" if since is None else changed
-        asked = {"owner": owner, "since": since, "kept_s": self._settings.results_kept_s}
+        asked = {"owner": owner, "since": since, "kept_s": self._kept_s}
         with self.transaction() as cx:
             # Both statements are of one moment: a file that is counted as in work is listed so.
             cx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -158,7 +171,7 @@ class Files:
 
     def find(self, job_id: str, owner: str) -> dict[str, Any] | None:
         """One of an owner's files, unless it was deleted."""
-        asked = {"owner": owner, "job": job_id, "kept_s": self._settings.results_kept_s}
+        asked = {"owner": owner, "job": job_id, "kept_s": self._kept_s}
         with self.transaction() as cx:
             return cx.execute(
                 f"{LISTED} AND f.job_id = %(job)s AND f.deleted_at IS NULL", asked
@@ -185,7 +198,7 @@ class Files:
 
     def read_result(self, name: str, upload: str) -> bytes:
         """The XML, counted as a download; FileNotFoundError when it is no longer kept."""
-        content = (self._settings.results_dir / name).read_bytes()
+        content = (self.results / name).read_bytes()
         with self.transaction() as cx:
             cx.execute(
                 "UPDATE converter_files SET download_count = download_count + 1,"
@@ -195,36 +208,37 @@ class Files:
         return content
 
     def sweep(self) -> dict[str, int]:
-        """Expire what has been kept for long enough, and remove files that no row answers for."""
-        # Files go first: if we die before the commit, the next sweep finds the rows again.
+        """Expire what has been kept for long enough, and remove rows and files that nothing answers for."""
         with self.transaction() as cx:
             make_table(cx)
-            expired = cx.execute(
-                "UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(),"
-                " changed_at = now() FROM perdure_converter_jobs AS j"
-                " WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL"
-                " AND j.status IN ('complete', 'failed', 'cancelled')"
-                " AND j.updated_at < now() - make_interval(secs => %s) RETURNING f.upload",
-                (self._settings.results_kept_s,),
-            ).fetchall()
-            for row in expired:
-                self._remove(row["upload"])
+            expired = self._expire(cx)
+            cx.execute(  # Perdure has pruned the job
+                "DELETE FROM converter_files AS f WHERE f.closed_at < now() - interval '1 day'"
+                " AND NOT EXISTS (SELECT 1 FROM perdure_converter_jobs AS j WHERE j.id = f.job_id)"
+            )
             kept = cx.execute(
                 "SELECT upload FROM converter_files WHERE expired_at IS NULL AND deleted_at IS NULL"
             ).fetchall()
-        return {
-            "expired": len(expired),
-            "strays": self._remove_strays({row["upload"] for row in kept}),
-        }
+        return {"expired": expired, "strays": self._remove_strays({row["upload"] for row in kept})}
+
+    def _expire(
+        self, cx: psycopg.Connection[dict[str, Any]], owner: str | None = None, sha256: str = ""
+    ) -> int:
+        """Files go before the commit: if we die in between, the rows are found again."""
+        asked = {"kept_s": self._kept_s, "owner": owner, "sha256": sha256}
+        expired = cx.execute(EXPIRE, asked).fetchall()
+        for row in expired:
+            self._remove(row["upload"])
+        return len(expired)
 
     def _remove(self, upload: str) -> None:
         self.source(upload).unlink(missing_ok=True)
-        for xml in self._settings.results_dir.glob(f"{upload}.*.xml"):
+        for xml in self.results.glob(f"{upload}.*.xml"):
             xml.unlink(missing_ok=True)
 
     def _remove_strays(self, kept: set[str]) -> int:
         removed, now_s = 0, time.time()
-        for folder in (self._settings.uploads_dir, self._settings.results_dir):
+        for folder in (self.uploads, self.results):
             for path in folder.iterdir():
                 with suppress(FileNotFoundError):
                     if (

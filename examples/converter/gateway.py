@@ -42,14 +42,26 @@ class Faults:
         self.count -= 1
         return self if self.count >= 0 else Faults()
 
+    @property
+    def kinds(self) -> list[str]:
+        """What is wrong, in a word each."""
+        said = {
+            "hung": self.hang,
+            "slow": self.slow_s,
+            str(self.status): self.status,
+            "strange answer": self.body,
+        }
+        return [kind for kind, is_so in said.items() if is_so]
+
 
 @dataclass
 class Traffic:
-    """What the gateway has seen: calls, the most at once, and how often each PDF was converted."""
+    """What the gateway has seen: calls, the most at once, the faults that struck, how often each PDF was converted."""
 
     calls: int = 0
     in_flight: int = 0
     in_flight_max: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
     converted: dict[str, int] = field(default_factory=dict)
 
 
@@ -134,6 +146,8 @@ async def do_wrong(request: Request) -> Response | None:
     """Whatever the gateway was told to do to a call; None if it is to be answered as ever."""
     state = request.app.state
     faults = state.faults.strike()
+    for kind in faults.kinds:
+        state.traffic.faults[kind] = state.traffic.faults.get(kind, 0) + 1
     told = state.told
     while faults.hang and not told.is_set() and not await request.is_disconnected():
         with suppress(TimeoutError):

@@ -1,114 +1,79 @@
 """The environment of the converter: every name of its design document, what it means and what it may be.
 
-A name that is not set has the document's number. Perdure's own variables (PERDURE_GRACE_S, …) work beside these.
+Perdure finds, checks and shows them, as it does its own: ``perdure config show converter.worker:app --origin``. A name that
+is not set has the document's number. Three of them are settings of Perdure, whose own names (PERDURE_STORE, …) beat them.
 """
 
-import math
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from perdure import Alias, ConfigError, Setting, Settings, load_settings
 
+_DAY_S = 86_400.0
 
-class BadSetting(Exception):
-    """A variable that is missing, or says what it cannot mean."""
+GATEWAY_URL = Setting("gateway_url", str, "", "URL", "Where the gateway is.")
+UPLOADS_DIR = Setting("uploads_dir", str, "", "folder", "Where PDF files are kept.")
+RESULTS_DIR = Setting("results_dir", str, "", "folder", "Where XML files are kept.")
+ATTEMPTS_MAX = Setting("attempts_max", int, 3, "tries", "The first one included.", 1, 100)
+BASE_DELAY_S = Setting("base_delay_s", float, 5.0, "seconds", "The first wait.", 0, _DAY_S)
+JITTER_S_MAX = Setting("jitter_s_max", float, 5.0, "seconds", "Added to a wait.", 0, _DAY_S)
+GATEWAY_TIMEOUT_S = Setting(
+    "gateway_timeout_s", float, 60.0, "seconds", "How long a call may take.", 0.001, _DAY_S
+)
+CIRCUIT_WINDOW = Setting("circuit_window", int, 20, "calls", "What is looked at.", 1, 1_000)
+CIRCUIT_FAIL_THRESHOLD = Setting(
+    "circuit_fail_threshold", float, 0.5, "share", "Of them that hold the queue.", 0.01, 1
+)
+CIRCUIT_COOLDOWN_S = Setting(
+    "circuit_cooldown_s", float, 60.0, "seconds", "Before the first look at its health.", 1, _DAY_S
+)
+# Not in the document, which leaves both open.
+RESULTS_KEPT_S = Setting(
+    "results_kept_s", float, _DAY_S, "seconds", "For what has ended.", 0, 3_650 * _DAY_S
+)
+UPLOAD_BYTES_MAX = Setting(
+    "upload_bytes_max", int, 20_000_000, "bytes", "The largest file.", 1_024, 1_024**3
+)
 
+NAMES = (
+    Alias("store", variable="DATABASE_URL"),
+    Alias("concurrency", variable="WORKER_CONCURRENCY", key="concurrency"),
+    Alias("lease_ttl_s", variable="WORKER_LEASE_TTL_SEC", key="lease_ttl_s"),
+    Alias(GATEWAY_URL, variable="GATEWAY_URL"),
+    Alias(UPLOADS_DIR, variable="UPLOADS_DIR"),
+    Alias(RESULTS_DIR, variable="RESULTS_DIR"),
+    Alias(ATTEMPTS_MAX, variable="RETRY_MAX_ATTEMPTS"),
+    Alias(BASE_DELAY_S, variable="RETRY_BASE_DELAY_MS", unit="ms"),
+    Alias(JITTER_S_MAX, variable="RETRY_JITTER_MAX_MS", unit="ms"),
+    Alias(GATEWAY_TIMEOUT_S, variable="GATEWAY_TIMEOUT_MS", unit="ms"),
+    Alias(CIRCUIT_WINDOW, variable="CIRCUIT_WINDOW"),
+    Alias(CIRCUIT_FAIL_THRESHOLD, variable="CIRCUIT_FAIL_THRESHOLD"),
+    Alias(CIRCUIT_COOLDOWN_S, variable="CIRCUIT_COOLDOWN_MS", unit="ms"),
+    Alias(RESULTS_KEPT_S, variable="RESULTS_KEPT_SEC"),
+    Alias(UPLOAD_BYTES_MAX, variable="UPLOAD_MAX_BYTES"),
+)
+# Perdure's own are 32 and 15 s. A lease is extended every third of it: here every 30 s, as the document says.
+DEFAULTS = {"concurrency": 4, "lease_ttl_s": 90.0}
 
-@dataclass(frozen=True)
-class Settings:
-    """What the environment says, in seconds, bytes and shares."""
-
-    database_url: str
-    gateway_url: str
-    uploads_dir: Path
-    results_dir: Path
-    attempts_max: int = 3
-    base_delay_s: float = 5.0
-    jitter_s_max: float = 5.0
-    lease_ttl_s: float = 90.0  # a worker's lease is extended every third of it: every 30 s
-    gateway_timeout_s: float = 60.0
-    concurrency: int = 4
-    circuit_window: int = 20
-    circuit_fail_threshold: float = 0.5
-    circuit_cooldown_s: float = 60.0
-    results_kept_s: float = 86_400.0
-    upload_bytes_max: int = 20_000_000
-
-    @classmethod
-    def read(cls, environment: Mapping[str, str] | None = None) -> "Settings":
-        """The settings in force; `BadSetting` names the variable, its value and what it may be."""
-        source = os.environ if environment is None else environment
-        found: dict[str, Any] = {}
-        for name, (field, meaning) in NAMES.items():
-            if source.get(name):
-                found[field] = _understood(name, source[name], meaning)
-        needed = {field.name for field in fields(cls)[:4]} - set(found)
-        if missing := sorted(name for name, (field, _) in NAMES.items() if field in needed):
-            raise BadSetting(
-                f"not set: {', '.join(missing)}; examples/converter/README.md says what they are"
-            )
-        return cls(**found)
-
-
-def _understood(name: str, raw: str, meaning: Callable[[str], Any]) -> Any:
-    try:
-        return meaning(raw)
-    except ValueError as wrong:
-        raise BadSetting(f"{name} is {raw!r}; it must be {wrong}") from None
-
-
-def _number(what: str, least: float, most: float, unit: float = 1.0) -> Callable[[str], float]:
-    def meaning(raw: str) -> float:
-        try:
-            value = float(raw)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:
-            raise ValueError(f"{what} from {least:g} to {most:g}")
-        return value * unit
-
-    return meaning
-
-
-def _whole(what: str, least: int, most: int) -> Callable[[str], int]:
-    def meaning(raw: str) -> int:
-        if not raw.isascii() or not raw.isdecimal() or not least <= int(raw) <= most:
-            raise ValueError(f"a whole number of {what} from {least} to {most}")
-        return int(raw)
-
-    return meaning
-
-
-def _url(*schemes: str) -> Callable[[str], str]:
-    def meaning(raw: str) -> str:
-        if not raw.startswith(tuple(f"{scheme}://" for scheme in schemes)):
-            raise ValueError(f"an address that begins with {' or '.join(schemes)}://")
-        return raw.rstrip("/")
-
-    return meaning
-
-
-_DAY_MS = 86_400_000.0
-
-NAMES: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "DATABASE_URL": ("database_url", _url("postgresql", "postgres")),
-    "GATEWAY_URL": ("gateway_url", _url("http", "https")),
-    "UPLOADS_DIR": ("uploads_dir", Path),
-    "RESULTS_DIR": ("results_dir", Path),
-    "RETRY_MAX_ATTEMPTS": ("attempts_max", _whole("attempts", 1, 100)),
-    "RETRY_BASE_DELAY_MS": ("base_delay_s", _number("milliseconds", 0, _DAY_MS, 0.001)),
-    "RETRY_JITTER_MAX_MS": ("jitter_s_max", _number("milliseconds", 0, _DAY_MS, 0.001)),
-    "WORKER_LEASE_TTL_SEC": ("lease_ttl_s", _number("seconds", 2, 86_400)),
-    "GATEWAY_TIMEOUT_MS": ("gateway_timeout_s", _number("milliseconds", 1, _DAY_MS, 0.001)),
-    "WORKER_CONCURRENCY": ("concurrency", _whole("jobs", 1, 1_000)),
-    "CIRCUIT_WINDOW": ("circuit_window", _whole("calls", 1, 1_000)),
-    "CIRCUIT_FAIL_THRESHOLD": (
-        "circuit_fail_threshold",
-        _number("a share (0.5 is half of the calls)", 0.01, 1),
-    ),
-    "CIRCUIT_COOLDOWN_MS": ("circuit_cooldown_s", _number("milliseconds", 1_000, _DAY_MS, 0.001)),
-    # Not in the document, which leaves both open.
-    "RESULTS_KEPT_SEC": ("results_kept_s", _number("seconds", 0, 10 * 365 * 86_400)),
-    "UPLOAD_MAX_BYTES": ("upload_bytes_max", _whole("bytes", 1_024, 1_024**3)),
+# What has no default, and how it must begin.
+_NEEDED = {
+    "DATABASE_URL": ("store", ("postgresql://", "postgres://")),
+    "GATEWAY_URL": (GATEWAY_URL, ("http://", "https://")),
+    "UPLOADS_DIR": (UPLOADS_DIR, ("",)),
+    "RESULTS_DIR": (RESULTS_DIR, ("",)),
 }
+
+
+def read_settings() -> Settings:
+    """The settings in force; a `ConfigError` names each variable that is wrong, and what it may be."""
+    settings = load_settings(NAMES, file_name="the converter's defaults", file_content=DEFAULTS)
+    missing = [
+        name
+        for name, (one, _) in _NEEDED.items()
+        if settings.origin(one) == "default" or not settings[one]
+    ]
+    if missing:
+        raise ConfigError(
+            f"not set: {', '.join(missing)}; examples/converter/README.md says what they are"
+        )
+    for one, begins in _NEEDED.values():
+        if not settings[one].startswith(begins):  # the value may have a password in it
+            raise ConfigError(f"{settings.origin(one)} must begin with {' or '.join(begins)}")
+    return settings

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,12 +17,12 @@ MakeTrial = Callable[..., AbstractContextManager[Trial]]
 
 @pytest.fixture(scope="session")
 def make_converter_trial(postgres, template, tmp_path_factory) -> MakeTrial:
-    """A converter with a database and folders of its own: ``with make_converter_trial(attempts_max=1) as trial``."""
+    """A converter with a database and folders of its own: ``with make_converter_trial(RETRY_MAX_ATTEMPTS="1") as trial``."""
 
     @contextmanager
-    def make(**settings: Any) -> Iterator[Trial]:
+    def make(**variables: str) -> Iterator[Trial]:
         url = postgres.create_database(template=template)
-        with converter_kit.trial(tmp_path_factory.mktemp("converter"), url, **settings) as trial:
+        with converter_kit.trial(tmp_path_factory.mktemp("converter"), url, **variables) as trial:
             yield trial
         postgres.drop_database(url)
 
@@ -40,7 +40,7 @@ def quiet_converter(make_converter_trial) -> Iterator[Trial]:
 def shared_converter(make_converter_trial) -> Iterator[Trial]:
     """One with a worker, for all tests of this process; its breaker is too patient for what they do."""
     with (
-        make_converter_trial(circuit_window=1_000, circuit_fail_threshold=1.0) as trial,
+        make_converter_trial(CIRCUIT_WINDOW="1000", CIRCUIT_FAIL_THRESHOLD="1") as trial,
         trial.working(),
     ):
         yield trial
@@ -53,8 +53,9 @@ def quiet(quiet_converter) -> Trial:
 
 @pytest.fixture
 def converter(shared_converter) -> Iterator[Trial]:
-    """The one with a worker, its gateway well before and after."""
+    """The one with a worker, its gateway well, and no file left in work by another test."""
     shared_converter.order()
+    shared_converter.converter.app.jobs.cancel(pipeline="conversions", reason="another test begins")
     yield shared_converter
     shared_converter.order()
 

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import httpx2
 import uvicorn
@@ -19,14 +20,17 @@ from examples.converter.api import make_api
 from examples.converter.app import Converter, make_converter
 from examples.converter.gateway import make_gateway
 from examples.converter.samples import make_pdf
-from examples.converter.settings import Settings
+from examples.converter.settings import read_settings
 from starlette.applications import Starlette
 
-from perdure import JobRef
+from perdure import JobRef, Settings
+from perdure.app.session.metrics import metrics_of
 from perdure.demo.crew import descendants
+from tests.observers.scraping import Scraped
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
+WORKER = ("perdure.surfaces.cli", "worker", "examples.converter.worker:app")
 FAR_S = 60.0  # a deadline for what takes a second
 
 
@@ -93,11 +97,27 @@ def error_in(answer: httpx2.Response) -> tuple[int, str]:
 class Trial:
     """One converter, its parts and those who use it."""
 
+    environment: dict[str, str]
     settings: Settings
-    gateway: str
     site: str
     converter: Converter
     stack: ExitStack
+
+    @property
+    def database_url(self) -> str:
+        return self.environment["DATABASE_URL"]
+
+    @property
+    def gateway(self) -> str:
+        return self.environment["GATEWAY_URL"]
+
+    @property
+    def uploads(self) -> Path:
+        return self.converter.files.uploads
+
+    @property
+    def results(self) -> Path:
+        return self.converter.files.results
 
     def user(self) -> User:
         user = self.stack.enter_context(User(base_url=self.site, timeout=FAR_S))
@@ -118,39 +138,43 @@ class Trial:
     @contextmanager
     def working(self, **tuning: Any) -> Iterator[None]:
         """A worker in this process."""
-        options = {
-            "concurrency": self.settings.concurrency,
-            "poll_s": 0.05,
-            "grace_s": 5.0,
-            **tuning,
-        }
-        with self.converter.app.working(**options):
+        with self.converter.app.working(**{"poll_s": 0.05, "grace_s": 5.0, **tuning}):
             yield
 
 
-@contextmanager
-def trial(folder: Path, database_url: str, **changes: Any) -> Iterator[Trial]:
-    """Everything but a worker, with the document's numbers but for these changes."""
-    with ExitStack() as stack:
-        gateway = stack.enter_context(served(make_gateway()))
-        plain = Settings(database_url, gateway, folder / "uploads", folder / "results")
-        settings = replace(plain, **{"gateway_timeout_s": 120.0, **changes})
-        yield begun(settings, stack)
+def unset(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same without settings of Perdure."""
+    return {name: text for name, text in environment.items() if not name.startswith("PERDURE_")}
+
+
+def settings_in(environment: Mapping[str, str]) -> Settings:
+    """What an environment says, as a process that is started in it reads it."""
+    with patch.dict(os.environ, {**unset(os.environ), **environment}, clear=True):
+        return read_settings()
 
 
 @contextmanager
-def trial_in(environment: dict[str, str]) -> Iterator[Trial]:
-    """The same as an environment says; its GATEWAY_URL is given here."""
+def trial(folder: Path, database_url: str, **variables: str) -> Iterator[Trial]:
+    """Everything but a worker, with the document's numbers but for these variables."""
     with ExitStack() as stack:
-        gateway = stack.enter_context(served(make_gateway()))
-        yield begun(Settings.read({**environment, "GATEWAY_URL": gateway}), stack)
+        environment = {
+            "DATABASE_URL": database_url,
+            "GATEWAY_URL": stack.enter_context(served(make_gateway())),
+            "UPLOADS_DIR": str(folder / "uploads"),
+            "RESULTS_DIR": str(folder / "results"),
+            "GATEWAY_TIMEOUT_MS": "120000",
+            **variables,
+        }
+        settings = settings_in(environment)
+        site = stack.enter_context(served(make_api(settings)))
+        converter = make_converter(settings)
+        stack.callback(converter.close)
+        yield Trial(environment, settings, site, converter, stack)
 
 
-def begun(settings: Settings, stack: ExitStack) -> Trial:
-    site = stack.enter_context(served(make_api(settings)))
-    converter = make_converter(settings)
-    stack.callback(converter.close)
-    return Trial(settings, settings.gateway_url, site, converter, stack)
+def figures_of(trial: Trial) -> Scraped:
+    """What Prometheus reads at the port of a worker."""
+    return Scraped(metrics_of(trial.converter.app._session).decode())
 
 
 def pdf_of(text: str) -> bytes:
@@ -161,13 +185,13 @@ def pdf_of(text: str) -> bytes:
 
 
 class WorkerProcess:
-    """``python -m examples.converter.worker`` with an environment, in a process group of its own."""
+    """``perdure worker examples.converter.worker:app`` with an environment, in a process group of its own."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self.log = log
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "examples.converter.worker", "--log-format", "json"],
+                [sys.executable, "-m", *WORKER, "--log-format", "json"],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -195,32 +219,19 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it and all of its processes at once, as a machine does that loses its power."""
+        if self._popen.poll() is not None:
+            return  # its number may be somebody else's by now
         for pid in self.pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._popen.wait(FAR_S)
 
 
-def environment_of(settings: Settings, **more: str) -> dict[str, str]:
-    """The variables that say what these settings are, and ours without settings of Perdure."""
-    said = {
-        "DATABASE_URL": settings.database_url,
-        "GATEWAY_URL": settings.gateway_url,
-        "UPLOADS_DIR": str(settings.uploads_dir),
-        "RESULTS_DIR": str(settings.results_dir),
-        "GATEWAY_TIMEOUT_MS": str(settings.gateway_timeout_s * 1_000),
-        "WORKER_LEASE_TTL_SEC": str(settings.lease_ttl_s),
-        "WORKER_CONCURRENCY": str(settings.concurrency),
-    }
-    ours = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")}
-    return {**ours, **said, **more}
-
-
 @contextmanager
 def worker_of(trial: Trial, name: str = "worker", **more: str) -> Iterator[WorkerProcess]:
     """A worker of a trial, gone at the end of the block."""
-    log = trial.settings.uploads_dir.parent / f"{name}.log"
-    process = WorkerProcess(environment_of(trial.settings, **more), log)
+    log = trial.uploads.parent / f"{name}.log"
+    process = WorkerProcess({**unset(os.environ), **trial.environment, **more}, log)
     try:
         yield process
     except BaseException:

@@ -33,7 +33,7 @@ def failed(trial: Trial, user: User, text: str) -> str:
 
 
 def rows(trial: Trial, statement: str, *values: object) -> list[tuple]:
-    with psycopg.connect(trial.settings.database_url) as cx:
+    with psycopg.connect(trial.database_url) as cx:
         return cx.execute(statement, values).fetchall()
 
 
@@ -75,7 +75,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(quiet):
 def test_what_does_not_say_how_large_it_is_is_refused_where_it_becomes_too_large(
     make_converter_trial,
 ):
-    with make_converter_trial(upload_bytes_max=100_000) as trial:
+    with make_converter_trial(UPLOAD_MAX_BYTES="100000") as trial:
         begin = (
             b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n%PDF-1.4'
         )
@@ -91,7 +91,7 @@ def test_what_does_not_say_how_large_it_is_is_refused_where_it_becomes_too_large
             "TOO_LARGE",
         )
         ann.upload(make_pdf("small", ["x"], padding=90_000))
-        assert len(list(trial.settings.uploads_dir.iterdir())) == 1
+        assert len(list(trial.uploads.iterdir())) == 1
 
 
 def test_the_same_file_of_the_same_owner_is_the_same_job(quiet):
@@ -162,10 +162,10 @@ def test_several_files_of_one_form_are_several_jobs_and_one_bad_one_harms_no_oth
 def test_an_upload_that_is_not_stored_leaves_no_job_and_no_file(make_converter_trial, postgres):
     with make_converter_trial() as trial:
         ann = trial.user()
-        with psycopg.connect(trial.settings.database_url) as cx:
+        with psycopg.connect(trial.database_url) as cx:
             cx.execute("ALTER TABLE perdure_jobs RENAME TO elsewhere")
         assert error_in(ann.send_pdf(pdf_of("lost"))) == (503, "IO_ERROR")
-        with psycopg.connect(trial.settings.database_url) as cx:
+        with psycopg.connect(trial.database_url) as cx:
             cx.execute("ALTER TABLE elsewhere RENAME TO perdure_jobs")
         assert ann.jobs() == {}
         assert rows(trial, "SELECT count(*) FROM converter_files") == [(0,)]
@@ -185,7 +185,7 @@ def test_a_name_is_text_without_folders_and_is_only_ever_shown(quiet):
     for said, kept in NAMES.items():
         job_id = ann.upload(pdf_of(said), said)
         assert ann.jobs()[job_id]["filename"] == kept
-        assert (quiet.settings.uploads_dir / f"{quiet.job(job_id).view().key}.pdf").exists()
+        assert (quiet.uploads / f"{quiet.job(job_id).view().key}.pdf").exists()
     assert "<img src=x" not in ann.get("/").text
     assert clean_name("a\x00\r\n\udc80b.pdf") == "a?b.pdf"
     assert clean_name(" \t") == "file.pdf"
@@ -219,7 +219,7 @@ def test_since_tells_what_has_changed_and_what_is_gone(quiet):
     ann = quiet.user()
     old, new = ann.upload(pdf_of("old")), ann.upload(pdf_of("new"))
     # As if both had been there for an hour: what is committed late is told for half a minute.
-    with psycopg.connect(quiet.settings.database_url) as cx:
+    with psycopg.connect(quiet.database_url) as cx:
         cx.execute("UPDATE converter_files SET changed_at = changed_at - interval '1 hour'")
         cx.execute("UPDATE perdure_jobs SET updated_at = updated_at - 3600000000")
     since = ann.get("/api/jobs").json()["timestamp"]
@@ -279,7 +279,7 @@ def test_a_retry_is_for_the_owner_of_a_failed_file_whose_pdf_is_there(converter)
     done = converted(converter, ann, "done")
     assert error_in(ann.post(f"/api/jobs/{done}/retry")) == (409, "NOT_READY")
     upload = converter.job(job_id).view().key
-    (converter.settings.uploads_dir / f"{upload}.pdf").unlink()
+    (converter.uploads / f"{upload}.pdf").unlink()
     assert not ann.jobs()[job_id]["retryable"]
     assert error_in(ann.post(f"/api/jobs/{job_id}/retry")) == (404, "EXPIRED")
     # The engine would have said so, too.
@@ -305,7 +305,7 @@ def test_delete_cancels_what_is_in_work_and_removes_what_has_ended(converter):
 
 
 def kept(trial: Trial, upload: str) -> list[str]:
-    folders = (trial.settings.uploads_dir, trial.settings.results_dir)
+    folders = (trial.uploads, trial.results)
     return [path.name for folder in folders for path in folder.glob(f"{upload}.*")]
 
 
@@ -338,37 +338,48 @@ def test_a_result_is_downloaded_by_its_owner_alone_when_it_is_ready(converter):
 
 
 def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_trial):
-    with make_converter_trial(results_kept_s=3_600.0) as trial, trial.working():
+    with make_converter_trial(RESULTS_KEPT_SEC="3600") as trial, trial.working():
         ann = trial.user()
         done, broken = converted(trial, ann, "old"), failed(trial, ann, "bad")
         upload = trial.job(done).view().key
-        stray = trial.settings.uploads_dir / "stray.pdf"
+        stray = trial.uploads / "stray.pdf"
         stray.write_bytes(b"of an upload that was never committed")
         assert trial.converter.files.sweep() == {"expired": 0, "strays": 0}
         assert rows(trial, "SELECT name, spec FROM perdure_schedules") == [("sweeps", "every 10m")]
-        with psycopg.connect(trial.settings.database_url) as cx:  # two hours later
+        with psycopg.connect(trial.database_url) as cx:  # two hours later
             cx.execute(
                 "UPDATE perdure_jobs SET updated_at = updated_at - 7200000000 WHERE pipeline = 'conversions'"
             )
         two_hours_ago = stray.stat().st_mtime - 7_200
         os.utime(stray, (two_hours_ago, two_hours_ago))
-        # By the clock, before anybody has swept; then by the sweep, which a schedule makes a job.
-        assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
-        swept = trial.converter.sweeps.enqueue(None).result(wait_s=FAR_S)
-        assert swept == {"expired": 2, "strays": 1}
-        assert kept(trial, upload) == []
+        # By the clock, before anybody has swept.
         assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
         assert error_in(ann.post(f"/api/jobs/{broken}/retry")) == (404, "EXPIRED")
-        assert all(job["expired"] and not job["retryable"] for job in ann.jobs().values())
         again = converted(trial, ann, "old")
         assert again != done
         assert ann.get(f"/api/jobs/{again}/download").status_code == 200
+        assert kept(trial, upload) == []
+        # By the sweep, which a schedule makes a job.
+        swept = trial.converter.sweeps.enqueue(None).result(wait_s=FAR_S)
+        assert swept == {"expired": 1, "strays": 1}
+        assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
+        assert error_in(ann.post(f"/api/jobs/{broken}/retry")) == (404, "EXPIRED")
+        told = ann.jobs()
+        assert {one for one in told if told[one]["expired"]} == {done, broken}
+        assert not told[broken]["retryable"]
+        with psycopg.connect(trial.database_url) as cx:  # a month later, its job is pruned
+            cx.execute("UPDATE converter_files SET closed_at = closed_at - interval '40 days'")
+            cx.execute(
+                "UPDATE converter_files SET job_id = gen_random_uuid() WHERE job_id = %s", (done,)
+            )
+        trial.converter.files.sweep()
+        assert rows(trial, "SELECT count(*) FROM converter_files") == [(2,)]
 
 
 def test_a_result_whose_file_is_gone_has_expired(converter):
     ann = converter.user()
     done = converted(converter, ann, "vanished")
-    for path in converter.settings.results_dir.glob(f"{converter.job(done).view().key}.*"):
+    for path in converter.results.glob(f"{converter.job(done).view().key}.*"):
         path.unlink()
     assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
 
@@ -416,7 +427,7 @@ def test_a_database_that_is_away_is_told_in_one_line_and_comes_back(make_convert
     with make_converter_trial() as trial:
         ann = trial.user()
         job_id = ann.upload(pdf_of("before"))
-        name = urlsplit(trial.settings.database_url).path[1:]
+        name = urlsplit(trial.database_url).path[1:]
         with postgres.admin() as cx:
             cx.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
             cx.execute(

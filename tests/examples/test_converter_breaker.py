@@ -4,13 +4,13 @@ import logging
 
 import psycopg
 
-from tests.examples.converter_kit import Trial, pdf_of, until
+from tests.examples.converter_kit import Trial, figures_of, pdf_of, until
 
 BANNER = "<strong>The converter is busy.</strong> Your files will go on by themselves."
 
 
 def gate_log(trial: Trial) -> list[str]:
-    with psycopg.connect(trial.settings.database_url) as cx:
+    with psycopg.connect(trial.database_url) as cx:
         lines = cx.execute(
             "SELECT verb FROM perdure_audit_log WHERE subject = 'gateway' ORDER BY no"
         )
@@ -30,7 +30,8 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
 ):
     caplog.set_level(logging.INFO, logger="perdure")
     with make_converter_trial(
-        circuit_window=4, circuit_cooldown_s=1.0, attempts_max=9, base_delay_s=0.05, jitter_s_max=0.05
+        CIRCUIT_WINDOW="4", CIRCUIT_COOLDOWN_MS="1000", RETRY_MAX_ATTEMPTS="9", RETRY_BASE_DELAY_MS="50",
+        RETRY_JITTER_MAX_MS="50",
     ) as trial, trial.working():  # fmt: skip
         ann = trial.user()
         before = {ann.upload(pdf_of(f"good {n}")) for n in range(2)}
@@ -55,6 +56,7 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
         assert failures_of(trial, waiting) == failures
         assert {job["status"] for job in ann.jobs().values()} == {"queued", "complete"}
         until("the banner is shown", lambda: BANNER in ann.get("/").text)
+        assert figures_of(trial)("perdure_gate_held_seconds", gate="gateway") > 1.0
         assert ann.get("/api/jobs").json()["gateway"] == "held"
 
         trial.order()
@@ -66,8 +68,7 @@ def test_in_an_outage_nothing_is_dispatched_files_wait_and_it_ends_by_itself(
         verbs = gate_log(trial)
         assert verbs[verbs.index("trip gate") :][-1] == "flow gate"
         assert verbs.count("probe passed") == 2  # and the third that passes lets it flow
-        open_s = [line for line in ann.get("/metrics").text.splitlines() if "breaker_open" in line]
-        assert float(open_s[0].split()[1]) > 1.0
+        assert figures_of(trial)("perdure_gate_held_seconds", gate="gateway") == 0
     told = [one.getMessage() for one in caplog.records if "gate_changed" in one.getMessage()]
     assert any("gate_state=held" in line for line in told)
     assert any("gate_state=flowing" in line for line in told)

@@ -1,7 +1,6 @@
 """What becomes of a file in the converter: codes, tries and their spacing, its states and fields, its result."""
 
 import threading
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,7 +9,7 @@ from examples.converter.files import write_atomically
 from psycopg.rows import dict_row
 
 from perdure import AttemptView, JobRef
-from tests.examples.converter_kit import FAR_S, Trial, pdf_of, until
+from tests.examples.converter_kit import FAR_S, Trial, figures_of, pdf_of, settings_in, until
 
 
 def tried(job: JobRef, times: int) -> list[AttemptView]:
@@ -34,7 +33,7 @@ def run_through(trial: Trial, text: str) -> tuple[JobRef, list[AttemptView]]:
 
 def converter_row(trial: Trial, job_id: str) -> dict:
     """A job under the converter's own names."""
-    with psycopg.connect(trial.settings.database_url, row_factory=dict_row) as cx:
+    with psycopg.connect(trial.database_url, row_factory=dict_row) as cx:
         statement = "SELECT * FROM perdure_converter_jobs WHERE id = %s"
         return cx.execute(statement, (job_id,)).fetchone()
 
@@ -83,7 +82,7 @@ def test_what_may_pass_is_tried_three_times_with_the_waits_of_the_formula(orders
 def test_a_gateway_that_does_not_answer_is_a_timeout_and_one_that_is_away_is_gw_5xx(
     make_converter_trial,
 ):
-    with make_converter_trial(gateway_timeout_s=0.3) as trial:
+    with make_converter_trial(GATEWAY_TIMEOUT_MS="300") as trial:
         trial.order(hang=True)
         with trial.working():
             job = trial.job(trial.user().upload(pdf_of("hanging")))
@@ -91,7 +90,9 @@ def test_a_gateway_that_does_not_answer_is_a_timeout_and_one_that_is_away_is_gw_
             assert (timeout.code, timeout.status) == ("GW_TIMEOUT", "retrying")
             assert timeout.elapsed_s >= 0.29
             assert 5.0 <= timeout.delay_s <= 10.0
-        nowhere = make_converter(replace(trial.settings, gateway_url="http://127.0.0.1:1"))
+        nowhere = make_converter(
+            settings_in({**trial.environment, "GATEWAY_URL": "http://127.0.0.1:1"})
+        )
         with nowhere.app.working(poll_s=0.05):
             job.run_now()
             _, refused = tried(job, 2)
@@ -120,7 +121,7 @@ def test_a_source_that_is_gone_fails_its_job_in_words_without_a_path(converter):
         "IO_ERROR",
         False,
     )
-    assert str(converter.settings.uploads_dir) not in ann.get("/").text
+    assert str(converter.uploads) not in ann.get("/").text
 
 
 def test_while_a_file_waits_for_its_next_try_its_error_and_its_time_can_be_read(converter):
@@ -173,7 +174,7 @@ def test_a_job_has_the_document_s_fields_through_its_life(converter):
     assert (done["status"], done["attemptCount"], done["leased_by"]) == ("complete", 2, None)
     assert done["started_at"] == working["started_at"] < done["lastAttemptAt"]
     assert (done["errorCode"], done["deadLetter"]) == (None, 0)
-    with psycopg.connect(converter.settings.database_url) as cx:
+    with psycopg.connect(converter.database_url) as cx:
         statement = "SELECT event FROM perdure_job_events WHERE job_id = %s ORDER BY at_us"
         events = [event for (event,) in cx.execute(statement, (job.id,))]
     assert [one for one in events if one != "run job now"] == [
@@ -197,7 +198,7 @@ def test_each_attempt_writes_its_own_file_and_only_that_of_the_record_is_served(
     job = converter.job(ann.upload(pdf_of("two writers")))
     until("it is complete", lambda: job.state == "succeeded")
     # A worker that was taken for dead and comes back late: its token is another, and so is its file.
-    late = converter.settings.results_dir / f"{job.view().key}.99.xml"
+    late = converter.results / f"{job.view().key}.99.xml"
     write_atomically(late, b"<document>late</document>")
     served = ann.get(f"/api/jobs/{job.id}/download").content
     assert served != late.read_bytes()
@@ -231,23 +232,24 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path):
 # -- figures ---------------------------------------------------------------------------------
 
 
-def test_the_metrics_of_the_document_are_told(make_converter_trial):
-    with make_converter_trial() as trial, trial.working():
-        ann = trial.user()
-        done = ann.upload(pdf_of("good"))
-        until("it is complete", lambda: ann.status(done) == "complete")
-        trial.order(status=400, code="X")
-        run_through(trial, "bad")
-        trial.order(status=502, code="X")
-        tried(trial.job(ann.upload(pdf_of("slow"))), 1)
-        told = dict(line.rsplit(" ", 1) for line in ann.get("/metrics").text.splitlines())
-    assert float(told.pop("converter_gateway_latency_p95_seconds")) > 0
-    assert told == {
-        "converter_jobs_created_total": "3",
-        "converter_jobs_completed_total": "1",
-        'converter_jobs_failed_total{code="GW_4XX"}': "1",
-        "converter_queue_depth": "1",
-        "converter_jobs_processing": "0",
-        "converter_retries_scheduled_total": "1",
-        "converter_breaker_open_seconds_total": "0.000000",
-    }
+def test_the_metrics_of_the_document_are_told(converter):
+    before, ann = figures_of(converter), converter.user()
+    done = ann.upload(pdf_of("counted"))
+    until("it is complete", lambda: ann.status(done) == "complete")
+    converter.order(status=400, code="X")
+    run_through(converter, "counted, and bad")
+    converter.order(status=502, code="X")
+    tried(converter.job(ann.upload(pdf_of("counted, and tried again"))), 1)
+    after = figures_of(converter)
+
+    def more(name: str, **labels: str) -> float:
+        return after.total(name, **labels) - before.total(name, **labels)
+
+    conversions = {"pipeline": "conversions"}
+    assert more("perdure_jobs_created_total", **conversions) == 3
+    assert more("perdure_jobs_ended_total", **conversions, state="succeeded") == 1
+    assert more("perdure_jobs_failed_total", **conversions, code="GW_4XX") == 1
+    assert after.total("perdure_jobs", **conversions, state="retrying") == 1
+    assert more("perdure_retries_total", **conversions) == 1
+    assert more("perdure_upstream_call_seconds_count", upstream="gateway") >= 3
+    assert after.fallen_since(before) == []

@@ -1,5 +1,6 @@
 """What takes the document's own time: the waits between tries, by the clock; and the whole demonstration, from a shell."""
 
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,8 @@ def test_the_demonstration_ends_well_from_another_folder_and_twice_in_a_row(tmp_
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "44 complete, 4 failed" in ended.stdout
         assert "the audit says: clean" in ended.stdout
+        (faults,) = re.findall("faults that struck: (.+)", ended.stdout)
+        assert all(int(one.rpartition(" ")[2]) > 0 for one in faults.split(", ")), faults
 
 
 def test_the_demonstration_refuses_what_it_cannot_show():

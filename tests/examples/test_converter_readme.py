@@ -60,6 +60,23 @@ def test_a_row_that_names_a_test_that_is_not_there_would_be_noticed():
     assert ROW.match("| R4, PC-001.api | x | perdure | `a::b` |")[1] == "R4, PC-001.api"
 
 
+OUTSIDE = ("gateway.py", "samples.py", "demo.py")
+
+
+def test_it_is_as_long_as_the_readme_says():
+    said = re.search(
+        r"some (\d+) lines of .*, (\d+) of page, and (\d+)", (FOLDER / "README.md").read_text()
+    )
+    files = [*FOLDER.glob("*.py"), *FOLDER.glob("page/**/*.*")]
+    lines = {one: len(one.read_text(encoding="utf-8").splitlines()) for one in files}
+    outside = sum(lines[FOLDER / name] for name in OUTSIDE)
+    python = sum(count for one, count in lines.items() if one.suffix == ".py")
+    found = (python - outside, sum(lines.values()) - python, outside)
+    assert [round(int(told) / is_, 1) for told, is_ in zip(said.groups(), found, strict=True)] == [
+        1.0
+    ] * 3
+
+
 COMMANDS = """
 from uvicorn.importer import import_from_string
 for name in ("converter.gateway:gateway", "converter.api:make_api"):
@@ -84,4 +101,6 @@ def test_its_commands_work_from_the_folder_that_it_names(tmp_path):
         return ended.stdout
 
     run("-c", COMMANDS)
-    assert "Work on the jobs of APP" in run("-m", "converter.worker", "--help")
+    assert "variable GATEWAY_URL" in run(
+        "-m", "perdure.surfaces.cli", "config", "show", "converter.worker:app", "--origin"
+    )

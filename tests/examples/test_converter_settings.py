@@ -1,17 +1,37 @@
 """Every environment name of the converter's document does something: one play under three environments.
 
-WORKER_CONCURRENCY and WORKER_LEASE_TTL_SEC are options of the process: see test_converter_worker.py.
+They are names of settings as Perdure knows them, its own and the application's: it finds, checks and shows them. What
+WORKER_CONCURRENCY and WORKER_LEASE_TTL_SEC do is seen in test_converter_worker.py.
 """
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
-from examples.converter.settings import NAMES, BadSetting, Settings
+from examples.converter.settings import (
+    ATTEMPTS_MAX,
+    BASE_DELAY_S,
+    CIRCUIT_FAIL_THRESHOLD,
+    CIRCUIT_WINDOW,
+    JITTER_S_MAX,
+    NAMES,
+)
 
-from perdure import AttemptView
-from tests.examples.converter_kit import Trial, pdf_of, trial_in, until
+from perdure import AttemptView, ConfigError
+from tests.examples.converter_kit import (
+    ROOT,
+    WORKER,
+    Trial,
+    pdf_of,
+    settings_in,
+    trial,
+    unset,
+    until,
+)
 
 DOCUMENT = {
     "RETRY_MAX_ATTEMPTS", "RETRY_BASE_DELAY_MS", "RETRY_JITTER_MAX_MS", "WORKER_LEASE_TTL_SEC", "GATEWAY_TIMEOUT_MS",
@@ -24,8 +44,9 @@ WHERE = {
     "UPLOADS_DIR": "up",
     "RESULTS_DIR": "down",
 }
-PLAIN = {"GATEWAY_TIMEOUT_MS": "20000"}
+PLAIN = {"GATEWAY_TIMEOUT_MS": "20000", "WORKER_CONCURRENCY": "1"}
 CHANGED = {
+    "WORKER_CONCURRENCY": "1",
     "RETRY_MAX_ATTEMPTS": "2",
     "RETRY_BASE_DELAY_MS": "200",
     "RETRY_JITTER_MAX_MS": "0",
@@ -77,15 +98,12 @@ def play(trial: Trial) -> Played:
         held_s(trial),
         sum(count for (count,) in ask(trial, "SELECT count(*) FROM converter_files")),
         trial.traffic()["calls"],
-        tuple(
-            sorted(one.iterdir())
-            for one in (trial.settings.uploads_dir, trial.settings.results_dir)
-        ),
+        tuple(sorted(one.iterdir()) for one in (trial.uploads, trial.results)),
     )
 
 
 def ask(trial: Trial, statement: str) -> list[tuple]:
-    with psycopg.connect(trial.settings.database_url) as cx:
+    with psycopg.connect(trial.database_url) as cx:
         return cx.execute(statement).fetchall()
 
 
@@ -104,13 +122,9 @@ def plays(postgres, template, tmp_path_factory) -> dict[str, Played]:
     played = {}
     for name, environment in {"plain": PLAIN, "changed": CHANGED, "touchy": TOUCHY}.items():
         folder, url = tmp_path_factory.mktemp(name), postgres.create_database(template=template)
-        where = {
-            "DATABASE_URL": url,
-            "UPLOADS_DIR": f"{folder}/up",
-            "RESULTS_DIR": f"{folder}/down",
-        }
-        with trial_in({**where, **environment}) as trial, trial.working(concurrency=1):
-            played[name] = play(trial)
+        where = {"UPLOADS_DIR": f"{folder}/up", "RESULTS_DIR": f"{folder}/down"}
+        with trial(folder, url, **where, **environment) as one, one.working():
+            played[name] = play(one)
         postgres.drop_database(url)
     return played
 
@@ -155,41 +169,69 @@ def test_the_environment_says_where_rows_and_files_are_and_who_is_called(plays):
     assert [one.calls for one in plays.values()] == [5, 4, 3]
 
 
-def test_every_name_of_the_document_is_read(plays):
-    assert set(NAMES) >= DOCUMENT
+def test_every_name_of_the_document_is_a_name_of_a_setting():
+    assert {one.variable for one in NAMES} - DOCUMENT == {"RESULTS_KEPT_SEC", "UPLOAD_MAX_BYTES"}
 
 
 def test_without_them_the_document_s_numbers_hold():
-    plain = Settings.read(WHERE)
-    assert (plain.attempts_max, plain.base_delay_s, plain.jitter_s_max) == (3, 5.0, 5.0)
-    assert (plain.circuit_window, plain.circuit_fail_threshold) == (20, 0.5)
-    assert plain.lease_ttl_s / 3 == 30.0  # the lease of a long job is extended every 30 s
+    plain = settings_in(WHERE)
+    assert (plain[ATTEMPTS_MAX], plain[BASE_DELAY_S], plain[JITTER_S_MAX]) == (3, 5.0, 5.0)
+    assert (plain[CIRCUIT_WINDOW], plain[CIRCUIT_FAIL_THRESHOLD]) == (20, 0.5)
+    assert plain["lease_ttl_s"] / 3 == 30.0  # the lease of a long job is extended every 30 s
+
+
+def test_what_is_in_force_is_shown_with_its_variable_and_perdure_s_own_name_beats_it():
+    said = {"WORKER_CONCURRENCY": "7", "WORKER_LEASE_TTL_SEC": "60", "PERDURE_LEASE_TTL_S": "45"}
+    settings = settings_in({**WHERE, **said, "RETRY_BASE_DELAY_MS": "200"})
+    assert (settings["concurrency"], settings.origin("concurrency")) == (
+        7,
+        "variable WORKER_CONCURRENCY",
+    )
+    assert (settings["lease_ttl_s"], settings.origin("lease_ttl_s")) == (
+        45.0,
+        "variable PERDURE_LEASE_TTL_S",
+    )
+    assert settings.origin(BASE_DELAY_S) == "variable RETRY_BASE_DELAY_MS, in ms"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        (
-            "RETRY_MAX_ATTEMPTS",
-            "three",
-            "RETRY_MAX_ATTEMPTS is 'three'; it must be a whole number of attempts from 1 to 100",
-        ),
-        (
-            "RETRY_BASE_DELAY_MS",
-            "-1",
-            "RETRY_BASE_DELAY_MS is '-1'; it must be milliseconds from 0",
-        ),
-        ("WORKER_LEASE_TTL_SEC", "nan", "WORKER_LEASE_TTL_SEC is 'nan'; it must be seconds from 2"),
-        (
-            "CIRCUIT_FAIL_THRESHOLD",
-            "50",
-            "it must be a share (0.5 is half of the calls) from 0.01 to 1",
-        ),
-        ("GATEWAY_URL", "gateway:80", "it must be an address that begins with http or https"),
+        ("RETRY_MAX_ATTEMPTS", "three", "RETRY_MAX_ATTEMPTS is 'three'; it must be of type int"),
+        ("RETRY_BASE_DELAY_MS", "-1", "RETRY_BASE_DELAY_MS is '-1'; it must be at least 0 ms"),
+        ("WORKER_LEASE_TTL_SEC", "nan", "WORKER_LEASE_TTL_SEC is 'nan'; it must be of type float"),
+        ("CIRCUIT_FAIL_THRESHOLD", "50", "CIRCUIT_FAIL_THRESHOLD is '50'; it must be at most 1"),
+        ("CIRCUIT_COOLDOWN_MS", "1", "CIRCUIT_COOLDOWN_MS is '1'; it must be at least 1000 ms"),
+        ("GATEWAY_URL", "gateway:80", "variable GATEWAY_URL must begin with http:// or https://"),
+        ("DATABASE_URL", "mysql://me:canary@x/x", "variable DATABASE_URL must begin with postgres"),
         ("DATABASE_URL", "", "not set: DATABASE_URL; examples/converter/README.md says"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused_by_name_with_the_remedy(name, value, words):
-    with pytest.raises(BadSetting) as refused:
-        Settings.read({**WHERE, name: value})
+    with pytest.raises(ConfigError) as refused:
+        settings_in({**WHERE, name: value})
     assert words in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "nonsense", "words"),
+    [
+        (
+            ("uvicorn", "--factory", "examples.converter.api:make_api", "--port", "0"),
+            {"UPLOADS_DIR": "/dev/null/up"},
+            "UPLOADS_DIR is '/dev/null/up': Not a directory; it must be a folder that can be wri",
+        ),
+        (WORKER, {"CIRCUIT_WINDOW": "many"}, "CIRCUIT_WINDOW is 'many'; it must be of type int"),
+    ],
+    ids=["site", "worker"],
+)
+def test_a_process_that_is_told_nonsense_says_so_and_ends(command, nonsense, words):
+    environment = {**unset(os.environ), **WHERE, **nonsense}
+    ended = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -14,7 +14,7 @@ LEASE_S = 2.0
 
 
 def row_of(trial: Trial, job_id: str) -> dict:
-    with psycopg.connect(trial.settings.database_url, row_factory=dict_row) as cx:
+    with psycopg.connect(trial.database_url, row_factory=dict_row) as cx:
         statement = "SELECT *, now() AS now FROM perdure_converter_jobs WHERE id = %s"
         return cx.execute(statement, (job_id,)).fetchone()
 
@@ -26,7 +26,7 @@ def assert_books_balance(trial: Trial) -> None:
 def test_sigterm_finishes_what_it_can_and_gives_the_rest_back_and_nothing_is_counted(
     make_converter_trial,
 ):
-    with make_converter_trial(lease_ttl_s=LEASE_S) as trial:
+    with make_converter_trial(WORKER_LEASE_TTL_SEC=str(LEASE_S)) as trial:
         ann = trial.user()
         with worker_of(trial, "finishes", WORKER_CONCURRENCY="1") as worker:
             assert_fault_can_be_found(trial, worker)
@@ -87,7 +87,7 @@ def test_a_long_job_keeps_its_lease(make_converter_trial):
 
 @pytest.mark.long  # a killed worker's job is taken over in test_converter_load.py, too
 def test_a_long_job_keeps_its_lease_and_a_killed_worker_s_job_is_taken_over(make_converter_trial):
-    with make_converter_trial(lease_ttl_s=LEASE_S) as trial:
+    with make_converter_trial(WORKER_LEASE_TTL_SEC=str(LEASE_S)) as trial:
         ann = trial.user()
         trial.order(hang=True)
         with worker_of(trial, "first") as first, worker_of(trial, "second") as second:
@@ -135,4 +135,4 @@ def assert_fault_can_be_found(trial: Trial, worker: WorkerProcess) -> None:
     assert retried["duration_ms"] > 0
     assert 5_000 <= retried["delay_ms"] <= 10_000
     assert (done["status"], done["attempt"]) == ("succeeded", 2)
-    assert str(trial.settings.uploads_dir) not in worker.log.read_text()
+    assert str(trial.uploads) not in worker.log.read_text()
