@@ -71,6 +71,7 @@ WRONG = [
     ("kind:rate_limitd", UnknownName, "'rate_limited'"),
     ("code:NOPE", UnknownName, "no code 'NOPE'"),
     ("exception:ReadTimeot", UnknownName, "'ReadTimeout'"),
+    ("exception:openai.APITimeoutEror", UnknownName, "'openai.APITimeoutError'"),
     ("sqlstate:4000", CallerError, "five letters"),
     ("s3:SlowDwn", UnknownName, "'SlowDown'"),
 ]

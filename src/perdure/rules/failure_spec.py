@@ -65,8 +65,13 @@ def _evidence(sort: str, word: str, policy: Policy) -> Evidence:
             found = evidence_for_name(word)
             listed = policy.retriable if isinstance(policy.retriable, tuple) else ()
             own = (*listed, *(one.name for one in policy.matches))
-            if found is None and (word in own or "." in word):  # somebody's own: judged by name
+            if found is None and (word in own or _is_elsewhere(word)):  # judged by name
                 return Evidence(names=(word,))
+            if found is None and "." in word:
+                close = _close(word, known_names())
+                raise UnknownName(
+                    f"no exception {word!r} is known; {close} Else it is kind:unknown"
+                )
             if found is None:
                 close = _close(word, known_names())
                 raise UnknownName(
@@ -118,6 +123,12 @@ def _kind(word: str) -> Kind:
     except ValueError:
         names = {kind.value: kind for kind in Kind}
         raise UnknownName(f"no failure kind {word!r}; {nearest(word, names)}") from None
+
+
+def _is_elsewhere(word: str) -> bool:
+    """Whether it is qualified, and of a package of which we know no exception: somebody's own."""
+    package = f"{word.partition('.')[0]}."
+    return package in word and not any(name.startswith(package) for name in known_names())
 
 
 def _close(word: str, known: tuple[str, ...]) -> str:

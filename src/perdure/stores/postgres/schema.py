@@ -54,7 +54,8 @@ class PostgresSchema:
                 raise
             raise StoreDenied(
                 f"{self._connection.shown_url} may not make tables ({_one_line(denied)}); have their owner "
-                "run: perdure db upgrade, and grant this role its rights: see docs/postgres.md"
+                "run: perdure db upgrade --store URL, with a URL of that role, and grant this one its rights: see "
+                "docs/postgres.md"
             ) from denied
 
     def close(self) -> None:

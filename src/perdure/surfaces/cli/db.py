@@ -24,7 +24,8 @@ def status(store: str | None, as_json: bool) -> None:
         echo_json(found)
         return
     if not found.present:
-        click.echo(f"{found.url}: no schema yet; run: {command('perdure db upgrade')}")
+        owner = "" if found.url.startswith("sqlite") else "as the role that is to own its tables, "
+        click.echo(f"{found.url}: no schema yet; {owner}run: {command('perdure db upgrade')}")
         return
     state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
     if found.version > found.known_version:
