@@ -190,15 +190,18 @@ def test_a_suspect_that_succeeds_is_none_in_the_next_stage_and_does_not_carry_on
     assert (record.isolation, record.reclaim, record.move) == (0, False, Move.ADVANCE)
 
 
-def test_where_the_crashes_of_earlier_stages_count_again_a_suspect_is_one_again():
-    """One stage of two policies lay between, and a third crash among others failed the job."""
-    by_job = Policy("j", scope="job")
+def test_a_suspect_stays_one_while_a_later_stage_counts_the_crashes_of_the_whole_job():
+    """One stage whose policy does not lay between, and a third crash among others failed the job."""
+    names = {"one": 11, "two": 22, "three": 33}
     line = LaidPipeline(
-        "p", "q", "c", (stage("one"), stage("two", policy=by_job)), {"one": 11, "two": 22}
-    )
-    claim = claim_of(past=Counters(crashes=2), counters=Counters(starts=1), isolation=0)
+        "p", "q", "c",
+        (stage("one"), stage("two"), stage("three", policy=Policy("j", scope="job"))), names,
+    )  # fmt: skip
+    claim = claim_of(counters=Counters(starts=3, crashes=2), isolation=2)
     record = recorded(SUCCEED, claim=claim, carry_on=True, line=line)
-    assert (record.isolation, record.reclaim) == (2, False)
+    assert (record.stage, record.isolation, record.reclaim) == ("two", 2, False)
+    later = claim_of(stage="two", past=Counters(crashes=2), counters=Counters(1), isolation=2)
+    assert recorded(retry(Counted.CRASHES), claim=later, line=line).isolation == 2
 
 
 def test_under_a_policy_for_the_whole_job_a_suspect_stays_one():

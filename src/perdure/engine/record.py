@@ -179,7 +179,7 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
         age_s = claim.age_s(ending.elapsed_s)
         return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
     past = claim.past.plus(claim.counters)
-    isolation = _isolation(ZERO, past, following.policy)
+    isolation = claim.isolation if claim.isolation and laid.counts_past(following) else 0
     carry_on = ending.carry_on and isolation == claim.isolation == 0
     return _record(
         claim,
@@ -219,7 +219,7 @@ def _requeue_record(
         State.QUEUED,
         attempt=_attempt(ending, decision, stage, status, counted, kind),
         counters=counters,
-        isolation=_isolation(counters, claim.past, policy) if crashed else claim.isolation,
+        isolation=_isolation(claim, counters, policy) if crashed else claim.isolation,
         delay_s=delay_s,
         attempts_max=decision.attempts_max if isinstance(decision, Retry) else None,
         hinted=None if isinstance(decision, Release) else decision.hinted,
@@ -401,7 +401,7 @@ def _retry_status(counted: Counted) -> AttemptStatus:
             assert_never(counted)
 
 
-def _isolation(counters: Counters, past: Counters, policy: Policy) -> int:
+def _isolation(claim: Claim, counters: Counters, policy: Policy) -> int:
     """After a crash of the worker suspects run apart: 1 beside others after one crash, 2 alone after two."""
-    crashes = counters.crashes + (past.crashes if policy.scope is Scope.JOB else 0)
-    return min(crashes, 2)
+    crashes = counters.crashes + (claim.past.crashes if policy.scope is Scope.JOB else 0)
+    return max(claim.isolation, min(crashes, 2))

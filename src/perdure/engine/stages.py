@@ -22,7 +22,7 @@ from perdure.model.nouns import replace
 from perdure.model.views import JobView
 from perdure.rules.field_checks import instance, number
 from perdure.rules.foreign_code import member_of, text_of
-from perdure.rules.policy import Policy, Profile
+from perdure.rules.policy import Policy, Profile, Scope
 
 _MODULE_CHARS_MAX = 4_096  # of a module's name
 
@@ -177,6 +177,10 @@ class LaidPipeline:
         """The stage that follows, or None after the last."""
         place = self._places[name] + 1
         return self.stages[place] if place < len(self.stages) else None
+
+    def counts_past(self, stage: Stage) -> bool:
+        """Whether this stage or a later one counts what happened to a job in the stages before it."""
+        return any(one.policy.scope is Scope.JOB for one in self.stages[self._places[stage.name] :])
 
 
 def shortest_s(policies: Iterable[Policy]) -> float | None:
