@@ -12,10 +12,11 @@ import pytest
 
 from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
-from perdure.rules.backoff import Backoff
+from perdure.rules.backoff import Backoff, Jitter
+from perdure.rules.gate.window import WindowSettings
 from perdure.rules.policy import Match, Policy
 from perdure.rules.policy_form import policy_form
-from perdure.rules.presets import PRESETS, preset
+from perdure.rules.presets import PRESETS, gate_for, preset
 from perdure.rules.vocabulary import GATEWAY
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,18 @@ def complaint(policy: Policy) -> str | None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_numbers_of_a_preset_are_those_of_its_version(name):
     assert complaint(preset(name)) is None
+
+
+def test_the_breaker_of_the_converter_has_the_numbers_of_its_version():
+    """They belong to `converter/1` as those of its policy do: others need a new version and a record."""
+    gate = gate_for(preset("converter"))
+    assert preset("converter").label == "converter/1"
+    assert (gate.window, gate.gaps, gate.jitter) == (
+        WindowSettings(calls=20, calls_min=10, fail_share=0.5),
+        Backoff("fixed", base_s=60.0, cap_s=None),
+        Jitter("none"),
+    )
+    assert (gate.flow_after, gate.isolated_share) == (3, 0.0)
 
 
 @pytest.mark.parametrize("label", KNOWN)
