@@ -2,6 +2,7 @@
 
 import shlex
 
+from perdure.surfaces.cli import schedules
 from tests.engine.kit import until
 from tests.surfaces.letters import Office
 
@@ -46,7 +47,7 @@ def test_a_queue_that_is_not_there_is_named_with_those_that_are(office: Office):
     assert told == "this store has no queue 'defualt'; did you mean 'default'? One of: default"
 
 
-def test_schedules_are_listed_with_their_rule_and_next_moment(office: Office):
+def test_schedules_are_listed_with_their_rule_and_next_moment(office: Office, monkeypatch):
     assert office("schedules", "list").startswith("no schedules: declare one with app.every")
     office.app.every("15m", office.pipe, {"n": 1})
     office.app.every(
@@ -61,3 +62,6 @@ def test_schedules_are_listed_with_their_rule_and_next_moment(office: Office):
     assert "never" in told
     one = next(one for one in office.json("schedules", "list") if one["name"] == "mornings")
     assert (one["payload"], one["ticks"], one["ticked_at"]) == ({"n": 2}, 0, None)
+    assert "overdue" not in told
+    monkeypatch.setattr(schedules, "_TICK_S_MAX", -7 * 86_400.0)  # as if it were a week later
+    assert office("schedules", "list").count("Z overdue ") == 2

@@ -27,6 +27,7 @@ from perdure.surfaces.cli.options import (
 @click.option("--priority", type=int, default=0, help="Higher goes first; low never starves.")
 @click.option(
     "--deadline",
+    "--deadline-s",
     "deadline_s",
     type=float,
     help="Give up after that many seconds; only with a single item.",

@@ -8,6 +8,7 @@ from perdure.surfaces.cli.tables import day_at, shorten, table
 from perdure.surfaces.views import all_of, schedule_shown
 
 _ITEM_CHARS_MAX = 60
+_TICK_S_MAX = 5.0  # a worker that is there has ticked by then
 
 
 @click.group()
@@ -39,7 +40,8 @@ def list_schedules(store: str | None, as_json: bool) -> None:
             one.name,
             one.pipeline,
             one.spec,
-            day_at(one.next_at) + (" overdue" if one.next_at < now else ""),
+            day_at(one.next_at)
+            + (" overdue" if (now - one.next_at).total_seconds() > _TICK_S_MAX else ""),
             day_at(one.ticked_at) or "never",
             f"{one.ticks:,}",
             shorten(one.payload_json, _ITEM_CHARS_MAX),
