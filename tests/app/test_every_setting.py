@@ -144,7 +144,7 @@ class Rung:
 
     rest_s = 0.0
 
-    def rest(self, wait_s: float, ear: int | None) -> bool:
+    def rest(self, wait_s: float, wake_fd: int | None) -> bool:
         self.rest_s = wait_s
         return True
 

@@ -31,7 +31,7 @@ PLANS = {
         r"USING (COVERING )?INDEX perdure_jobs_later \(lane=\? AND isolation=\? AND due_at<\?\)",
     ],
     "next_due": [r"SEARCH j USING (COVERING )?INDEX perdure_jobs_later \(lane=\? AND isolation=\?\)"],
-    "closed_lanes": [
+    "closed_lane_nos": [
         r"INDEX perdure_lanes_queue \(queue=\?\)", r"INDEX perdure_lanes_name \(pipeline=\?\)",
         r"INDEX perdure_lanes_run \(run=\?\)", r"INDEX perdure_lanes_upstream \(upstream=\?\)",
     ],
@@ -293,7 +293,7 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
         ("perdure_jobs_held", "lost"),
         ("perdure_jobs_suspect", "suspects"),
         ("perdure_jobs_key", "enqueued_before"),
-        ("perdure_lanes_queue", "closed_lanes"),
+        ("perdure_lanes_queue", "closed_lane_nos"),
         ("perdure_jobs_run", "items"),
         ("perdure_jobs_run_ended", "items_ended"),
         ("perdure_jobs_redrive_ended", "items_ended_redriven"),

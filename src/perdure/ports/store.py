@@ -115,7 +115,7 @@ class Store(Protocol):
         """Whether somebody else may have written since the last call; cheap, and only a hint."""
         ...
 
-    def ear(self) -> int | None:
+    def wake_fd(self) -> int | None:
         """A descriptor that is readable when `has_changed` may be true; None where only asking helps."""
         ...
 

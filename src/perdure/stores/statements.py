@@ -36,7 +36,7 @@ class Statements:
     bulk_add: str
     bulk_by_id: str
     bulk_change: str
-    bulk_hold: str
+    bulk_lock: str
     bulk_payloads_forget: str
     bulk_payloads_of: str
     bulk_step: str
@@ -84,7 +84,7 @@ class Statements:
     lane_add: str
     lane_nos: str
     lanes_behind: str
-    lanes_closed: str
+    lanes_closed_by: str
     lanes_list: str
     lost: str
     mark_dead: str

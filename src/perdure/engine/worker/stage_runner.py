@@ -101,7 +101,7 @@ class StageRunner:
         self._on_events(lambda: self._cancel_runs(nos))
 
     def stop_all(self) -> None:
-        """Stop whatever runs; what it has not asked its desk for by now is not asked for any more."""
+        """Stop whatever runs; what a stage has not said or asked by now is not heard any more."""
         self._on_events(lambda: self._cancel_runs(list(self._runs)))
         for notes in list(self._notes.values()):
             notes.end()

@@ -17,7 +17,7 @@ AFTER_ALL = 2**63 - 1
 
 def open_lanes(cx: sqlite3.Connection, order: ClaimOrder) -> list[int]:
     """Those of the order's lanes that nothing closes."""
-    closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
+    closed = {lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()}
     return [lane for lane in lanes_of(order) if lane not in closed]
 
 

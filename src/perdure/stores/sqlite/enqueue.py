@@ -59,7 +59,7 @@ def begin(
         return claims_of(cx, [again[0]])[0]
     if _key_taken(cx, job):
         return _find(cx, [job], now)[0]
-    if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
+    if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()):
         return accept(cx, [job], now)[0]
     (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
     lengths = lengths_in(job)

@@ -190,7 +190,7 @@ def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[R
     """The records; a re-claim in a closed lane is queued instead."""
     if not any(one.reclaim for one in records):
         return records
-    closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
+    closed = {lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()}
     return [
         replace(one, reclaim=False, state=State.QUEUED)
         if one.reclaim and one.lane in closed

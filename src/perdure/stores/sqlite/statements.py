@@ -22,7 +22,7 @@ class SqliteStatements(Statements):
     changes_stand: str
     checkpoint_forget: str
     checkpoints_add: str
-    closed_lanes: str
+    closed_lane_nos: str
     dead_letter: str
     deaths_add: str
     deaths_forget: str
