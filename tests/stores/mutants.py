@@ -358,7 +358,7 @@ MUTANTS = (
         "a list by change that hears of ends, and of no attempt that is tried again",
         by_store(
             sqlite=reworded(
-                "matched",
+                "records_matched",
                 sqlite=(
                     "j.owner, j.pipeline",
                     "CASE j.token WHEN 1 THEN '' ELSE j.owner END, j.pipeline",

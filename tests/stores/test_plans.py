@@ -19,8 +19,8 @@ from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 
 # statement: what its plan must contain, as regular expressions.
 PLANS = {
-    "heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?"],
-    "firsts": [
+    "lane_heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?"],
+    "lane_firsts": [
         r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
         r"SEARCH h USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?\)",
     ],
@@ -40,7 +40,7 @@ PLANS = {
     "held": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_held \(worker=\?\)"],
     "suspects": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_suspect \(isolation>\?\)"],
     "claim": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
-    "matched": [r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "records_matched": [r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "record": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "revive": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "run_now": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
@@ -285,7 +285,7 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
 @pytest.mark.parametrize(
     ("index", "name"),
     [
-        ("perdure_jobs_ready", "heads"),
+        ("perdure_jobs_ready", "lane_heads"),
         ("perdure_jobs_ready", "busy_lanes"),
         ("perdure_jobs_later", "promote"),
         ("perdure_jobs_later", "next_due"),

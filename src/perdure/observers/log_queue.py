@@ -28,7 +28,7 @@ from weakref import WeakSet
 from perdure.model.events import Event, EventName
 from perdure.model.limits import LOG_LINES_MAX
 from perdure.observers.event_lines import level_of, log_record_of
-from perdure.observers.repeats import Repeats
+from perdure.observers.repeated_lines import Repeats
 
 _BATCH_LINES = 64  # between two looks at what else is due
 _WRITE_BYTES_MAX = select.PIPE_BUF

@@ -33,7 +33,7 @@ from perdure.model.metrics import (
 from perdure.model.runs import NANO
 from perdure.model.views import OPEN, DeathCount, Depth, Flow, StoreFigures
 from perdure.model.workers import Role
-from perdure.observers.figure_cells import Series
+from perdure.observers.shared_figures import Series
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family

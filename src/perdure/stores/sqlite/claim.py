@@ -89,10 +89,10 @@ def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: in
     The first jobs of lanes are compared first: a job behind as many of those as there are slots gets no slot.
     """
     where: dict[str, Any] = {"lanes": encode(lanes), "isolation": order.isolation, "limit": slots}
-    firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]
+    firsts = sorted(cx.execute(SQL.lane_firsts, where).fetchall())[:slots]
     rank_at, no, _ = firsts[-1] if len(firsts) == slots else (AFTER_ALL, AFTER_ALL, None)
     found = [
-        cx.execute(SQL.heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
+        cx.execute(SQL.lane_heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
         for _, _, lane in firsts
     ]
     return [no for _, no in heapq.merge(*found)][:slots]

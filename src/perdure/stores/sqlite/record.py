@@ -160,7 +160,7 @@ def _rows_before(
 ) -> dict[tuple[int, int], JobBefore]:
     """What the guard will let pass, as it was: we are the only writer until our commit."""
     shown = encode([(one.no, one.token) for one in records])
-    rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
+    rows = cx.execute(SQL.records_matched, {"records": shown}).fetchall()
     return {
         (no, token): JobBefore(run, redrive_run, owner, pipeline, lane, place_of(*place))
         for no, token, run, redrive_run, owner, pipeline, lane, *place in rows

@@ -4,7 +4,7 @@ import logging
 
 from perdure.model.events import Event, EventName
 from perdure.observers.event_lines import TextFormatter, level_of, log_record_of
-from perdure.observers.repeats import Repeats
+from perdure.observers.repeated_lines import Repeats
 
 FAILED = {
     "pipeline": "invoices",
