@@ -30,7 +30,7 @@ class SharedRuns(SharedWriting):
     """The part of the `Control` port that is about runs, and about pauses of lanes."""
 
     @abstractmethod
-    def _hold_run(self, cx: OpenTransaction, no: int) -> None:
+    def _lock_run(self, cx: OpenTransaction, no: int) -> None:
         """See to it that nobody else changes a run until we have committed."""
 
     def add_run(self, run: NewRun) -> RunView:
@@ -63,7 +63,7 @@ class SharedRuns(SharedWriting):
         """
 
         def work(cx: OpenTransaction, now: int) -> RunView | None:
-            self._hold_run(cx, change.no)
+            self._lock_run(cx, change.no)
             run = self._run(cx, change.no)
             if run is None or not deeds.may_change(run, change):
                 return None

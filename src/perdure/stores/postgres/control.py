@@ -107,7 +107,7 @@ class PostgresControl(SharedControl):
     def _wake(self, cx: Cx) -> None:
         cx.execute(SQL.notify)
 
-    def _hold_run(self, cx: Cx, no: int) -> None:
+    def _lock_run(self, cx: Cx, no: int) -> None:
         cx.execute(SQL.run_lock, {"no": no})
 
     def _accept(self, cx: Cx, job: NewJob, now: int) -> Enqueued:
