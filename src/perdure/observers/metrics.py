@@ -141,7 +141,7 @@ def _happened(flows: Sequence[Flow]) -> dict[Metric, Values]:
 
 
 def _by_code(deaths: Sequence[DeathCount]) -> Values:
-    """By code, of one kind in one stage up to a bound: those that struck first, so that what has a series keeps it."""
+    """Per kind and stage, only the first codes that occurred get a series, so that series stay stable."""
     shown: dict[tuple[str, ...], set[str]] = {}
 
     def codes() -> Iterator[tuple[tuple[str, ...], float]]:

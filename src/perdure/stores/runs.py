@@ -57,7 +57,7 @@ class SharedRuns(SharedWriting):
         return self._write(work)
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
-        """Give a run another status, if it still has the one that was seen and may have that one now.
+        """Change a run's status if it is still the one seen and the change is allowed.
 
         A run that runs again loses the pause of its lanes, whoever made it. One that ends keeps its lanes as they are.
         """

@@ -161,7 +161,7 @@ class Statements:
 def check_names(
     package: str, declared: Mapping[str, object], shared: Mapping[str, str], own: Mapping[str, str]
 ) -> None:
-    """Refuse statements that are not just those that are declared, each in one place."""
+    """Refuse to start unless each declared statement has exactly one file, and each file a declaration."""
     faults = {
         "no file": set(declared) - set(shared) - set(own),
         "a file and no declaration": (set(shared) | set(own)) - set(declared),

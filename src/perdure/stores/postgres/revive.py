@@ -33,7 +33,7 @@ Seen = tuple[int, int]  # the number of a job, and its token
 
 
 class KeyRival(NamedTuple):
-    """A job because of which another one of its key stays dead."""
+    """A job whose key keeps another dead letter from being revived."""
 
     id: str
     alive: bool
