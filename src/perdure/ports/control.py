@@ -1,8 +1,8 @@
 """What operators and the upkeep do.
 
 What each has to do is defined by the suite in `testing/store_contract/`: `single_jobs.py`, `revivals.py`,
-`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `closed_lanes.py`, `schedules.py`, `captures.py`, `pruning.py`,
-`owner_rates.py`.
+`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `run_races.py`, `closed_lanes.py`, `schedules.py`, `captures.py`,
+`pruning.py`, `owner_rates.py`, `access_tokens.py`, `shared_connections.py`.
 """
 
 from collections.abc import Sequence
