@@ -463,7 +463,8 @@ async def stopped_midway(call, *, ordered: bool):
     task = asyncio.create_task(run(claim_of(), stage(call=call), threads, stopping))
     for _ in range(5):
         await asyncio.sleep(0)
-    stopping.ordered = ordered
+    if ordered:
+        stopping.order()
     task.cancel()
     return await task
 

@@ -169,7 +169,7 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
         for no in nos:
             if no in runner._runs:
                 task, stopping = runner._runs[no]
-                stopping.ordered = True
+                stopping.order()
                 task.cancel()
 
     patch.setattr(StageRunner, "_cancel_runs", cancel_runs)
