@@ -27,7 +27,7 @@ import httpx2
 import psycopg
 from tests.servers.postgres import Server, free_port
 
-from perdure.demo import leash
+from perdure.demo import die_with_parent
 from perdure.demo.crew import descendants
 
 from .samples import BROKEN_PDF, make_pdf
@@ -78,7 +78,14 @@ class Parts:
 
     def start(self, name: str, *words: str) -> None:
         """Start ``python -m words``; its output goes to a file of its name."""
-        command = [sys.executable, leash.__file__, str(os.getpid()), sys.executable, "-m", *words]
+        command = [
+            sys.executable,
+            die_with_parent.__file__,
+            str(os.getpid()),
+            sys.executable,
+            "-m",
+            *words,
+        ]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 command, cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -25,7 +25,7 @@ from tests.servers.postgres import Server as PostgresServer
 from tests.servers.programs import MissingPart
 from tests.servers.s3 import S3Server
 
-from perdure.demo import leash
+from perdure.demo import die_with_parent
 
 __all__ = ["MissingPart", "NotStarted", "ProgramFailed", "System", "running"]
 
@@ -56,7 +56,7 @@ class System:
         """One process of the application; it may not outlive us."""
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, leash.__file__, str(os.getpid()), *command],
+                [sys.executable, die_with_parent.__file__, str(os.getpid()), *command],
                 cwd=self.folder,
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,

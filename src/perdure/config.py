@@ -217,7 +217,7 @@ class Aliased(Struct, frozen=True):
 
 def load(environment: Mapping[str, str] | None = None, /, **given: Any) -> Config:
     """The settings in force: what is given beats the environment, which beats the file, which beats the default."""
-    return config_of(settle(os.environ if environment is None else environment, given))
+    return config_of(resolve(os.environ if environment is None else environment, given))
 
 
 def config_of(settled: Mapping[str, SettledValue]) -> Config:
@@ -225,7 +225,7 @@ def config_of(settled: Mapping[str, SettledValue]) -> Config:
     return Config(**{one.name: settled[one.name].value for one in SETTINGS})  # type: ignore[arg-type]
 
 
-def settle(
+def resolve(
     environment: Mapping[str, str],
     given: Mapping[str, Any],
     aliased: Aliased | None = None,

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 
 from perdure import App
 from perdure.app import open_store as open_configured
-from perdure.app.worker import parts as upkeep_module, supervision
+from perdure.app.worker import supervision, upkeep_parts
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.embedded import EmbeddedWorker
 from perdure.app.worker.metrics_port import metrics_port_of
-from perdure.app.worker.parts import gatekeeper_of, upkeep_of
+from perdure.app.worker.upkeep_parts import gatekeeper_of, upkeep_of
 from perdure.config import SETTINGS, Config, load
 from perdure.engine.observe import Observers
 from perdure.engine.worker.worker import Worker
@@ -144,7 +144,7 @@ class Rung:
 
     rest_s = 0.0
 
-    def rest(self, wait_s: float, ear: int | None) -> bool:
+    def rest(self, wait_s: float, wake_fd: int | None) -> bool:
         self.rest_s = wait_s
         return True
 
@@ -158,7 +158,7 @@ def looks_for_hints_s(ground: Ground) -> object:
 
 def swept(ground: Ground, app: App, *, for_s: float) -> object:
     """The states of all jobs, after upkeep for so long."""
-    ground.monkeypatch.setattr(upkeep_module, "SystemClock", lambda: ground.clock)
+    ground.monkeypatch.setattr(upkeep_parts, "SystemClock", lambda: ground.clock)
     gates = gatekeeper_of(app._session, app._session.opened, app._session.catalogue, ground.worker)
     upkeep = upkeep_of(
         app._session,

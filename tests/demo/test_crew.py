@@ -112,15 +112,17 @@ def test_leaving_the_crew_by_an_exception_ends_everybody(hire, mark):
     until("all are gone", lambda: not marked(mark), within_s=30)
 
 
-def test_a_leashed_command_is_not_started_for_a_parent_that_has_ended(tmp_path, mark):
-    leash = Path(crew_module.__file__).with_name("leash.py")
+def test_a_command_that_dies_with_its_parent_is_not_started_for_a_parent_that_has_ended(
+    tmp_path, mark
+):
+    program = Path(crew_module.__file__).with_name("die_with_parent.py")
     nobody = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", "pass"])
     assert nobody == 0
     said = tmp_path / "said"
     status = os.spawnv(
         os.P_WAIT,
         sys.executable,
-        [sys.executable, str(leash), "1", sys.executable, "-c", f"open({str(said)!r}, 'w')"],
+        [sys.executable, str(program), "1", sys.executable, "-c", f"open({str(said)!r}, 'w')"],
     )
     assert status == 1
     assert not said.exists()

@@ -15,7 +15,7 @@ from perdure.demo.client import BadStatus, post, post_async
 from perdure.demo.script import Fault, Script, write_script
 from perdure.demo.upstream import POISON, DemoUpstream
 from perdure.model.kinds import Kind
-from perdure.rules.classify import judge
+from perdure.rules.classify import classify_evidence
 from perdure.rules.evidence import evidence_of
 from tests.demo.kit import until
 
@@ -50,7 +50,7 @@ def serve(monkeypatch):
 
 
 def kind_of(error: BaseException) -> Kind:
-    return judge(evidence_of(error), now=NOW).kind
+    return classify_evidence(evidence_of(error), now=NOW).kind
 
 
 def test_an_item_without_faults_walks_through_all_three_stages(serve):
@@ -91,7 +91,10 @@ def test_both_clients_pass_on_the_wait_that_a_429_asks_for(serve):
         asyncio.run(stages.extract(DOCUMENT))
     with pytest.raises(urllib.error.HTTPError) as on_a_thread:
         post(f"{upstream.url}/extract/5", {}, timeout_s=5.0)
-    hints = [judge(evidence_of(one.value), now=NOW).hint_s for one in (on_the_loop, on_a_thread)]
+    hints = [
+        classify_evidence(evidence_of(one.value), now=NOW).hint_s
+        for one in (on_the_loop, on_a_thread)
+    ]
     assert hints == [1.0, 1.0]
 
 

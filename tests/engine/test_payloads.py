@@ -1,4 +1,4 @@
-"""The payload door: what comes out is what went in, or it is refused with its place named."""
+"""Payloads: what comes out is what went in, or it is refused with its place named."""
 
 import collections
 import dataclasses

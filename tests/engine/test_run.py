@@ -31,7 +31,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.signals import Cancel, Snooze, Succeeded
-from perdure.rules.classify import judge
+from perdure.rules.classify import classify_evidence
 from tests.engine import plays
 from tests.engine.kit import PLAIN, claim_of, stage, until
 
@@ -178,7 +178,7 @@ def test_whatever_a_stage_raises_is_kept_as_evidence(way, said, name, kind, requ
         outcome = ran(call, claim=claim_of(input_json=json.dumps(said)))
     assert isinstance(outcome, Raised)
     assert outcome.evidence.names[0] == name
-    assert judge(outcome.evidence, now=NOW).kind is kind
+    assert classify_evidence(outcome.evidence, now=NOW).kind is kind
 
 
 def test_every_error_of_the_plays_is_in_the_table():
@@ -246,13 +246,13 @@ def test_whose_code_raised_it_is_told_wherever_a_stage_runs(way, said, origin, r
         outcome = request.getfixturevalue("children")(call, said)
     else:
         outcome = ran(call, claim=claim_of(input_json=json.dumps(said)))
-    assert judge(outcome.evidence, now=NOW).origin is origin
+    assert classify_evidence(outcome.evidence, now=NOW).origin is origin
 
 
 @both_ways
 def test_a_signal_that_makes_no_sense_is_a_defect_of_the_stage(way):
     outcome = ran(way(lambda _: Snooze(float("nan"))))
-    assert judge(outcome.evidence, now=NOW).kind is Kind.INTERNAL
+    assert classify_evidence(outcome.evidence, now=NOW).kind is Kind.INTERNAL
 
 
 # -- time --------------------------------------------------------------------------------
@@ -463,7 +463,8 @@ async def stopped_midway(call, *, ordered: bool):
     task = asyncio.create_task(run(claim_of(), stage(call=call), threads, stopping))
     for _ in range(5):
         await asyncio.sleep(0)
-    stopping.ordered = ordered
+    if ordered:
+        stopping.order()
     task.cancel()
     return await task
 
@@ -481,7 +482,7 @@ def test_a_cancellation_that_nobody_ordered_is_a_failure():
 
     outcome = asyncio.run(stopped_midway(call, ordered=False))
     assert isinstance(outcome, Raised)
-    assert judge(outcome.evidence, now=NOW).kind is Kind.CANCELLED
+    assert classify_evidence(outcome.evidence, now=NOW).kind is Kind.CANCELLED
 
 
 def test_a_stage_that_finishes_in_spite_of_the_order_has_finished():
@@ -552,7 +553,7 @@ def test_an_input_that_does_not_fit_is_named_by_path_and_rule(way):
         "Expected `str`, got `int`",
     )
     assert "stage 'one'" in outcome.evidence.message
-    assert judge(outcome.evidence, now=NOW).kind is Kind.INPUT_INVALID
+    assert classify_evidence(outcome.evidence, now=NOW).kind is Kind.INPUT_INVALID
     assert called == []
 
 

@@ -13,7 +13,7 @@ from perdure import App, JobFailed, Policy, Vocabulary
 from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
 from perdure.model.outcomes import Evidence
-from perdure.rules.classify import judge
+from perdure.rules.classify import classify_evidence
 from perdure.rules.policy import FAIL, RETRY, Hints, Rule
 from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import preset
@@ -148,7 +148,7 @@ def test_what_is_stored_of_an_answer_can_be_judged_again_by_its_code(gateway, st
     job = max(place.reader.jobs(), key=lambda one: one.no)
     for attempt in place.reader.attempts(job.no):
         evidence = msgspec.json.decode(attempt.evidence_json, type=Evidence)
-        again = judge(evidence, now=attempt.settled_at, vocabulary=GATEWAY)
+        again = classify_evidence(evidence, now=attempt.settled_at, vocabulary=GATEWAY)
         assert (again.kind, again.rule) == (Kind.CONFIG_MISSING, "gateway code CONFIG_MISSING")
 
 

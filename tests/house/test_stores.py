@@ -70,6 +70,29 @@ def test_a_coroutine_in_a_store_is_caught():
     assert asynchronous("async def claim(): ...")
 
 
+def unnamed_contracts(ports: str, suite: dict[str, str]) -> list[str]:
+    """Files of the contract suite that have tests, and that no port names."""
+    return [
+        file for file, text in suite.items() if "    def test_" in text and f"`{file}`" not in ports
+    ]
+
+
+def test_the_ports_name_every_file_of_the_suite_that_defines_them():
+    ports = "\n".join(
+        ast.get_docstring(ast.parse(path.read_text())) or ""
+        for path in (SOURCES / "ports").glob("*.py")
+    )
+    folder = SOURCES / "testing" / "store_contract"
+    suite = {path.name: path.read_text() for path in sorted(folder.glob("*.py"))}
+    assert "claim.py" in suite
+    assert unnamed_contracts(ports, suite) == []
+
+
+def test_a_file_of_the_suite_that_no_port_names_is_caught():
+    suite = {"claim.py": "    def test_a(self): ...", "fresh_store.py": "    def put(self): ..."}
+    assert unnamed_contracts("`enqueue.py`", suite) == ["claim.py"]
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_every_statement_is_used(store):
     stores = SOURCES / "stores"

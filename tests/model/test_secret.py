@@ -11,7 +11,7 @@ import pytest
 
 from perdure.model.events import Event, EventName
 from perdure.model.secret import Secret
-from perdure.observers.event_lines import JsonFormatter, TextFormatter, record_of
+from perdure.observers.event_lines import JsonFormatter, TextFormatter, log_record_of
 
 CANARY = "canary-7QpLs0mVn3"
 SECRET = Secret(CANARY)
@@ -51,7 +51,7 @@ def test_it_is_masked_however_it_is_shown(how):
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_it_is_masked_in_the_log(formatter):
     event = Event(EventName.STORE_AWAY, {"reason": SECRET})
-    line = formatter.format(record_of(event, logging.WARNING))
+    line = formatter.format(log_record_of(event, logging.WARNING))
     assert "***" in line
     assert CANARY not in line
 

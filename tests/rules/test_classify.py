@@ -54,7 +54,7 @@ from perdure.model.outcomes import (
     Withdrawn,
 )
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
-from perdure.rules.classify import MATCHERS, classify, judge, telling_member
+from perdure.rules.classify import MATCHERS, classify, classify_evidence, telling_member
 from perdure.rules.evidence import evidence_of
 from perdure.rules.matchers import Match
 from perdure.rules.matchers.families import FAMILIES
@@ -777,4 +777,4 @@ def test_every_outcome_at_all_has_a_verdict(outcome):
 @given(evidences)
 def test_a_server_that_says_retry_never_leaves_a_failure_final(evidence):
     told = Evidence(evidence.names, evidence.message, evidence.status, YES, evidence.codes)
-    assert KINDS[judge(told, now=NOW).kind].failure_class is not FailureClass.FINAL
+    assert KINDS[classify_evidence(told, now=NOW).kind].failure_class is not FailureClass.FINAL

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.model.errors import AnswerError
-from perdure.rules.classify import judge
+from perdure.rules.classify import classify_evidence
 from perdure.rules.evidence import evidence_of
 from perdure.rules.model_answers import finish_codes, usage_of
 
@@ -121,6 +121,6 @@ def test_a_count_that_is_none_is_left_out(count):
 )
 def test_a_stage_can_have_an_answer_judged_by_raising_it(answer, kind):
     evidence = evidence_of(AnswerError(answer))
-    assert judge(evidence, now=datetime(2026, 1, 1, tzinfo=UTC)).kind == kind
+    assert classify_evidence(evidence, now=datetime(2026, 1, 1, tzinfo=UTC)).kind == kind
     assert evidence.names[0] == "perdure.model.errors.AnswerError"
     assert evidence.message

@@ -292,7 +292,7 @@ OPERATORS = (
     ),
     Mutant(
         "closed lanes are open", ("E5",),
-        reworded("closed_lanes", "FROM perdure_closed_lanes", "FROM perdure_closed_lanes WHERE 0"),
+        reworded("closed_lane_nos", "FROM perdure_closed_lanes", "FROM perdure_closed_lanes WHERE 0"),
         swarm.only_operators,
     ),
     Mutant(

@@ -134,7 +134,7 @@ GATES = (
         "half-open without limit", ("S11",),
         both(
             probing_counts_as_flowing,
-            reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE closed_by NOT LIKE '% is probing'"),
+            reworded("closed_lane_nos", _VIEW, f"{_VIEW} WHERE closed_by NOT LIKE '% is probing'"),
         ),
         storms.only_upstreams,
     ),
@@ -148,7 +148,7 @@ GATES = (
     ),
     Mutant(
         "the store lets pass what a gate holds", ("S11",),
-        reworded("closed_lanes", _VIEW, f"{_VIEW} WHERE gate IS NULL"),
+        reworded("closed_lane_nos", _VIEW, f"{_VIEW} WHERE gate IS NULL"),
         storms.upstreams_and_a_slow_store,
     ),
     Mutant(

@@ -169,7 +169,7 @@ def stopped_before_its_first_step(patch: pytest.MonkeyPatch) -> None:
         for no in nos:
             if no in runner._runs:
                 task, stopping = runner._runs[no]
-                stopping.ordered = True
+                stopping.order()
                 task.cancel()
 
     patch.setattr(StageRunner, "_cancel_runs", cancel_runs)
@@ -180,8 +180,8 @@ _LONGER = "max(judge.ttl_us, w.ttl_us)"
 
 UNGUARDED = (
     reworded("record", "AND token = ?2", "AND ?2 IS ?2"),
-    reworded("matched", "SELECT j.no, j.token", "SELECT j.no, r.value ->> 1"),
-    reworded("matched", "AND j.token = r.value ->> 1", ""),
+    reworded("records_matched", "SELECT j.no, j.token", "SELECT j.no, r.value ->> 1"),
+    reworded("records_matched", "AND j.token = r.value ->> 1", ""),
 )
 
 THE_FOUR = (

@@ -35,7 +35,7 @@ READS = frozenset({
     "workers",
 })  # fmt: skip
 LEFT_OUT = {
-    "ear": "as has_changed",
+    "wake_fd": "as has_changed",
     "complete": "a stage's own transaction; the stories kill it between any two steps",
     "has_changed": "a hint, which has its own way here, without a transaction",
     "close": "the real connection is shared by all, and closed by the simulation",
@@ -172,7 +172,7 @@ class Remote:
             return False
         return not self._wire.hint_lost()
 
-    def ear(self) -> int | None:
+    def wake_fd(self) -> int | None:
         """A number that stands for a descriptor, where there is somebody who speaks."""
         return None if self._speak is None else 0
 

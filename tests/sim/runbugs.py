@@ -261,7 +261,7 @@ REDRIVES = (
     ),
     Mutant(
         "a step is taken from wherever it stands", ("E11",),
-        reworded("bulk_hold", "AND cursor IS :seen_cursor", "AND :seen_cursor IS :seen_cursor"),
+        reworded("bulk_lock", "AND cursor IS :seen_cursor", "AND :seen_cursor IS :seen_cursor"),
         harvests.redrives_by_two,
     ),
 )  # fmt: skip

@@ -122,14 +122,14 @@ class Bell:
         """As `engine.bell.Bell` calls it."""
         self.set()
 
-    def rest(self, wait_s: float, ear: int | None = None) -> bool:
-        """Sleep until it rings, somebody speaks into the ear, or the time is over; whether it rang."""
+    def rest(self, wait_s: float, wake_fd: int | None = None) -> bool:
+        """Sleep until it rings, ``wake_fd`` has something to read, or the time is over; whether it rang."""
         rang = self.wait(wait_s)
         self.clear()
         return rang
 
     def speak(self) -> None:
-        """Something can be read at the ear: it ends a rest, and is no ring."""
+        """Something can be read at the descriptor: it ends a rest, and is no ring."""
         if self._awaited:
             self._awaited = False
             self._strand.wake_after(0.0)

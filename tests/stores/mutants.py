@@ -358,7 +358,7 @@ MUTANTS = (
         "a list by change that hears of ends, and of no attempt that is tried again",
         by_store(
             sqlite=reworded(
-                "matched",
+                "records_matched",
                 sqlite=(
                     "j.owner, j.pipeline",
                     "CASE j.token WHEN 1 THEN '' ELSE j.owner END, j.pipeline",
@@ -435,7 +435,7 @@ MUTANTS = (
         by_store(
             sqlite=reworded("dead_letter", sqlite=("owner = ?4", "owner = owner")),
             postgres=reworded(
-                "revive_hold", postgres=("o.owner = %(owner)s::text", "o.owner = o.owner")
+                "revive_lock", postgres=("o.owner = %(owner)s::text", "o.owner = o.owner")
             ),
         ),
         ("test_another_owners_job_is_not_revived",),
@@ -607,5 +607,5 @@ OWN_AFFAIR = {
     "fair_ends": "the order of an owner's own jobs",
     "fair_lines": "the order of an owner's own jobs",
     "prune_jobs": "the job that goes",
-    "jobs_hold": "locks for the deeds above, which look again",
+    "jobs_lock": "locks for the deeds above, which look again",
 }

@@ -19,8 +19,8 @@ from tests.stores.kit import MEMORY, Place, crash, failure, retry, success
 
 # statement: what its plan must contain, as regular expressions.
 PLANS = {
-    "heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?"],
-    "firsts": [
+    "lane_heads": [r"SEARCH perdure_jobs USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?"],
+    "lane_firsts": [
         r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)",
         r"SEARCH h USING (COVERING )?INDEX perdure_jobs_ready \(lane=\? AND isolation=\?\)",
     ],
@@ -31,7 +31,7 @@ PLANS = {
         r"USING (COVERING )?INDEX perdure_jobs_later \(lane=\? AND isolation=\? AND due_at<\?\)",
     ],
     "next_due": [r"SEARCH j USING (COVERING )?INDEX perdure_jobs_later \(lane=\? AND isolation=\?\)"],
-    "closed_lanes": [
+    "closed_lane_nos": [
         r"INDEX perdure_lanes_queue \(queue=\?\)", r"INDEX perdure_lanes_name \(pipeline=\?\)",
         r"INDEX perdure_lanes_run \(run=\?\)", r"INDEX perdure_lanes_upstream \(upstream=\?\)",
     ],
@@ -40,7 +40,7 @@ PLANS = {
     "held": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_held \(worker=\?\)"],
     "suspects": [r"SEARCH perdure_jobs USING INDEX perdure_jobs_suspect \(isolation>\?\)"],
     "claim": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
-    "matched": [r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)"],
+    "records_matched": [r"SEARCH j USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "record": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "revive": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
     "run_now": [r"SEARCH perdure_jobs USING INTEGER PRIMARY KEY \(rowid=\?\)"],
@@ -285,7 +285,7 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
 @pytest.mark.parametrize(
     ("index", "name"),
     [
-        ("perdure_jobs_ready", "heads"),
+        ("perdure_jobs_ready", "lane_heads"),
         ("perdure_jobs_ready", "busy_lanes"),
         ("perdure_jobs_later", "promote"),
         ("perdure_jobs_later", "next_due"),
@@ -293,7 +293,7 @@ def test_a_statement_that_counts_all_jobs_would_be_caught(place):
         ("perdure_jobs_held", "lost"),
         ("perdure_jobs_suspect", "suspects"),
         ("perdure_jobs_key", "enqueued_before"),
-        ("perdure_lanes_queue", "closed_lanes"),
+        ("perdure_lanes_queue", "closed_lane_nos"),
         ("perdure_jobs_run", "items"),
         ("perdure_jobs_run_ended", "items_ended"),
         ("perdure_jobs_redrive_ended", "items_ended_redriven"),

@@ -15,7 +15,7 @@ from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.eligible import (
     Previewing,
     RedrivePreview,
-    open_jobs,
+    only_open,
     waiting_jobs,
 )
 from perdure.engine.operate.revival import Revivals, admit_correction
@@ -142,12 +142,12 @@ class Jobs:
         meant = jobs_meant(self._session, chosen)
         if verb is None:
             return meant
-        return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else open_jobs(meant)
+        return waiting_jobs(meant) if BulkVerb(verb) is BulkVerb.RUN_NOW else only_open(meant)
 
     def _dead_letters_meant(
         self, chosen: Mapping[str, Any], payloads: Payloads | None
     ) -> tuple[JobFilter, dict[str, str] | None]:
-        """The dead letters that are meant, and the payloads that they are given, checked at the door."""
+        """The dead letters that are meant, and the payloads that they are given, checked."""
         if payloads is not None:
             chosen = {**chosen, "owner": chosen.get("owner") or ""}
         meant = dead_meant(self._session, chosen)

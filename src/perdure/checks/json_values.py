@@ -1,7 +1,7 @@
 """What a JSON value may hold: the same things that a stage may return.
 
 JSON and Python agree on more than can be kept: NaN, integers of any size, half a surrogate pair, the
-same name twice. The door of the engine refuses such a result; here it is the model's fault, and said so.
+same name twice. The engine (`engine/payloads.py`) refuses such a result; here it is the model's fault, and said so.
 """
 
 import json

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 from types import TracebackType
 from typing import Self
 
-_LEASH = Path(__file__).with_name("leash.py")
+_DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 _END_S_MAX = 8.0  # more than a supervisor takes to give up on its children
 
 
@@ -52,10 +52,10 @@ class Crew:
         """Start one more worker. It has a session of its own: Ctrl-C is for the tour to handle."""
         name = f"worker {ascii_uppercase[len(self.workers)]}"  # the store numbers processes
         log = self._folder / f"{name.replace(' ', '-')}.log"
-        leashed = [sys.executable, str(_LEASH), str(os.getpid()), *self._command]
+        command = [sys.executable, str(_DIE_WITH_PARENT), str(os.getpid()), *self._command]
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-                leashed,
+                command,
                 cwd=self._folder,
                 env=dict(self._environment),
                 stdin=subprocess.DEVNULL,

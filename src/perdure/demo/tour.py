@@ -141,11 +141,9 @@ def give_tour(order: TourOrder, show: Show) -> Summary:
 
 
 def _command(order: TourOrder) -> list[str]:
-    return [
-        *order.command, "perdure.demo.work:app",
-        "--concurrency", str(order.concurrency), "--lease-ttl", str(LEASE_S),
-        "--grace", "0.5", "--poll", "0.25", "--log-format", "json",
-    ]  # fmt: skip
+    times = ["--lease-ttl", str(LEASE_S), "--grace", "0.5", "--poll", "0.25"]
+    tuning = ["--concurrency", str(order.concurrency), *times, "--log-format", "json"]
+    return [*order.command, "perdure.demo.work:app", *tuning]
 
 
 def _environment(order: TourOrder, upstream: str) -> dict[str, str]:

@@ -204,7 +204,7 @@ class Call:
     def completion(
         self, claim: Claim, began_s: float, capture_factory: CaptureFactory
     ) -> Completion:
-        """What the desk of a try needs, so that its stage may write its record itself."""
+        """What the notes of a try need, so that its stage may write its record itself."""
         if self._completions is None:
             self._completions = Completions(
                 self._store,

@@ -83,7 +83,7 @@ def new_job(
     ordered_at: datetime | None = None,
     policies_s: float | None = None,
 ) -> NewJob:
-    """A job for the first stage of a pipeline, checked at the door.
+    """A job for the first stage of a pipeline, with all that it brings checked.
 
     Without a ``deadline_s`` its total time is that of its pipeline's policies, or ``policies_s`` if another policy
     judges it first, as in a call. Either counts from when the job may begin: the later of the moment of enqueue and

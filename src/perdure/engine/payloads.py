@@ -1,4 +1,4 @@
-"""The payload door: the one place that accepts or refuses values, the same on every store.
+"""Payloads and results on their way into a store: the one place that accepts or refuses values, for every store.
 
 What comes out is the JSON text of exactly what went in. What JSON or a store would change in
 silence (NaN, a NUL byte, half a surrogate pair, an integer beyond 64 bits, a key that is not text)
@@ -36,7 +36,7 @@ def admit(value: Any, *, what: str, bytes_max: int) -> str:
 
 
 def decode(text: str) -> Any:
-    """The value behind JSON text that has passed the door."""
+    """The value behind JSON text that was accepted here."""
     return msgspec.json.decode(text)
 
 

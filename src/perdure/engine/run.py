@@ -30,11 +30,32 @@ _REFUSED_S = 1.0  # before a job is given back for want of a thread: it may come
 
 
 class Stopping:
-    """Tells an ordered cancellation from one that the stage raised itself."""
+    """Tells an ordered cancellation from one that the stage raised itself.
+
+    It is written on the event loop only; the pump's thread reads whether the stage has begun.
+    """
 
     def __init__(self) -> None:
-        self.ordered = False
-        self.begun = False
+        self._is_ordered = False
+        self._has_begun = False
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the stage was told to stop."""
+        return self._is_ordered
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the stage has taken its first step."""
+        return self._has_begun
+
+    def order(self) -> None:
+        """Note that the stage is told to stop."""
+        self._is_ordered = True
+
+    def begin(self) -> None:
+        """Note that the stage takes its first step."""
+        self._has_begun = True
 
 
 async def run(
@@ -65,7 +86,7 @@ async def run(
             return await _in_child(attempt, process_pool)
         return await _in_own_child(attempt)
     except asyncio.CancelledError as cancelled:
-        if stopping.ordered:
+        if stopping.is_ordered:
             return Interrupted(begun=time.has_begun)
         return time.overdue() if time.is_over else attempt.outcome_of(cancelled)
     except NoThread:

@@ -227,5 +227,5 @@ def _is_annotated(parameter: inspect.Parameter, call: Callable[..., Any]) -> boo
 
 
 def _is_context(kind: object) -> bool:
-    """Whether this is our class; it is made of what is made of stages, so it is known by its name here."""
+    """Whether this is `Context`; compared by name, because importing it here would be a cycle."""
     return isinstance(kind, type) and f"{kind.__module__}.{kind.__qualname__}" == _CONTEXT

@@ -82,7 +82,7 @@ class OnLost(StrEnum):
 
 
 class NewJob(Struct, frozen=True, gc=False):
-    """A job to be enqueued. ``payload_json`` has passed the payload door.
+    """A job to be enqueued. ``payload_json`` was checked by `engine/payloads.py`.
 
     ``deadline_s`` is the caller's own, for each life of the job. Without one, ``policies_s`` counts in its place: the
     total time of its pipeline's policies, which a new life asks for anew. Either counts from the later of the

@@ -51,8 +51,8 @@ class Revival(Struct, frozen=True):
     with the payload); the checkpoints of the stages in ``forgotten`` are dropped. With
     ``redrive_run`` the job also counts in that run, whose lane ``lane`` then is. A job whose caller
     brought a deadline has as long as in its first life; any other has ``deadline_s``, its policies' total time.
-    ``payload_json`` takes the place of the job's payload, and has passed the payload door; the old one is kept
-    with the life that it was for. ``request_id`` and ``owner`` are for those who are told of it.
+    ``payload_json`` takes the place of the job's payload, and was checked by `engine/payloads.py`; the old one is
+    kept with the life that it was for. ``request_id`` and ``owner`` are for those who are told of it.
     """
 
     no: int

@@ -132,7 +132,7 @@ class StageDeath(Death, frozen=True):
 
 
 class Returned(Struct, frozen=True):
-    """The stage returned; ``value_json`` has passed the payload door."""
+    """The stage returned; ``value_json`` was checked by `engine/payloads.py`."""
 
     value_json: str
     label: str | None = None

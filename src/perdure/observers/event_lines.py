@@ -45,7 +45,7 @@ def level_of(event: Event) -> int:
     return _LEVELS[facts.level]
 
 
-def record_of(
+def log_record_of(
     event: Event, level: int, aliases: Mapping[str, str] | None = None
 ) -> logging.LogRecord:
     """The record of an event; its message says it all, because a host's formatters know nothing of our fields."""
@@ -64,7 +64,7 @@ def record_of(
         "%s",
         (EventWords(name, fields),),
         None,
-        "record_of",
+        "log_record_of",
         {"perdure_event": name, "perdure": fields, "perdure_aliases": aliases or {}},
     )
 

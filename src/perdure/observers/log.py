@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from perdure.model.errors import ConfigError
 from perdure.model.events import Event
-from perdure.observers.event_lines import JsonFormatter, TextFormatter, level_of, record_of
+from perdure.observers.event_lines import JsonFormatter, TextFormatter, level_of, log_record_of
 from perdure.observers.log_queue import LogQueue, LogStream
 
 log = logging.getLogger("perdure")
@@ -18,7 +18,7 @@ def log_event(
     """Log one event; ``aliases_of`` a pipeline are the second names of fields, which JSON has beside ours."""
     level = level_of(event)
     if log.isEnabledFor(level):
-        log.handle(record_of(event, level, aliases_of(event.fields.get("pipeline"))))
+        log.handle(log_record_of(event, level, aliases_of(event.fields.get("pipeline"))))
 
 
 def write_logs(*, form: str, level: str) -> None:

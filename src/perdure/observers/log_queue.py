@@ -27,8 +27,8 @@ from weakref import WeakSet
 
 from perdure.model.events import Event, EventName
 from perdure.model.limits import LOG_LINES_MAX
-from perdure.observers.event_lines import level_of, record_of
-from perdure.observers.repeats import Repeats
+from perdure.observers.event_lines import level_of, log_record_of
+from perdure.observers.repeated_lines import Repeats
 
 _BATCH_LINES = 64  # between two looks at what else is due
 _WRITE_BYTES_MAX = select.PIPE_BUF
@@ -246,7 +246,7 @@ class LogQueue(logging.Handler):
     def tell(self, name: EventName, **fields: object) -> bool:
         """Write an event of the log's own; False if it was lost."""
         event = Event(name, fields)
-        return self._stream.write([self.format(record_of(event, level_of(event)))]) == 0
+        return self._stream.write([self.format(log_record_of(event, level_of(event)))]) == 0
 
 
 class _Mark:

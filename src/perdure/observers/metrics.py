@@ -33,7 +33,7 @@ from perdure.model.metrics import (
 from perdure.model.runs import NANO
 from perdure.model.views import OPEN, DeathCount, Depth, Flow, StoreFigures
 from perdure.model.workers import Role
-from perdure.observers.figure_cells import Series
+from perdure.observers.shared_figures import Series
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family
@@ -141,7 +141,7 @@ def _happened(flows: Sequence[Flow]) -> dict[Metric, Values]:
 
 
 def _by_code(deaths: Sequence[DeathCount]) -> Values:
-    """By code, of one kind in one stage up to a bound: those that struck first, so that what has a series keeps it."""
+    """Per kind and stage, only the first codes that occurred get a series, so that series stay stable."""
     shown: dict[tuple[str, ...], set[str]] = {}
 
     def codes() -> Iterator[tuple[tuple[str, ...], float]]:

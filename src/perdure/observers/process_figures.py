@@ -27,7 +27,7 @@ from perdure.model.metrics import (
     WORKERS_LOST,
     Metric,
 )
-from perdure.observers.figure_cells import FigureCells, Series
+from perdure.observers.shared_figures import FigureCells, Series
 
 _RESULTS: Mapping[EventName, str] = {
     EventName.JOB_ADVANCED: "succeeded",

@@ -1,8 +1,8 @@
 """What operators and the upkeep do.
 
 What each has to do is defined by the suite in `testing/store_contract/`: `single_jobs.py`, `revivals.py`,
-`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `closed_lanes.py`, `schedules.py`, `captures.py`, `pruning.py`,
-`owner_rates.py`.
+`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `run_races.py`, `closed_lanes.py`, `schedules.py`, `captures.py`,
+`pruning.py`, `owner_rates.py`, `access_tokens.py`, `shared_connections.py`.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ class Control(Protocol):
     ) -> list[Revived]:
         """Give failed jobs a new life; one that is not failed, has moved on, or would stand in a cancelled run, is stale.
 
-        A run that had ended and of which a job lives again is running again. A job whose key another job of its
-        owner and pipeline has, in whatever run, that is queued or processing conflicts with it and stays dead; so does
-        one whose key another job has that was driven again in the same ``redrive_run``, however it ended.
+        A run that had ended and of which a job lives again is running again. A job stays dead if another with its
+        owner, pipeline and key is queued or processing, in whatever run, or was already driven again in this
+        ``redrive_run``, however that ended.
         A payload that is replaced is kept with the life that has ended.
         With ``step`` a bulk operation moves on in the same transaction; when it is elsewhere already, or over,
         nothing is done and all are stale.

@@ -1,7 +1,8 @@
 """Plain reads.
 
 What each has to say is defined by the suite in `testing/store_contract/`: `reads.py`, `owner_lists.py`,
-`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`.
+`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`, `access_tokens.py`,
+`payloads.py`, `shared_connections.py`.
 """
 
 from collections.abc import Collection, Sequence

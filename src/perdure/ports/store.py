@@ -1,8 +1,8 @@
 """The guarded writes of the walk.
 
 What each has to do is defined by the suite in `testing/store_contract/`: `enqueue.py`, `request_ids.py`, `callers.py`,
-`claim.py`, `lane_slots.py`, `fair_queues.py`, `record.py`, `complete.py`, `token_guard.py`, `workers.py`, `gates.py`,
-`probes.py`.
+`claim.py`, `lane_slots.py`, `fair_queues.py`, `record.py`, `shortcuts.py` (whose jobs have been through `journeys.py`),
+`complete.py`, `token_guard.py`, `workers.py`, `gates.py`, `probes.py`, `payloads.py`, `shared_connections.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +115,7 @@ class Store(Protocol):
         """Whether somebody else may have written since the last call; cheap, and only a hint."""
         ...
 
-    def ear(self) -> int | None:
+    def wake_fd(self) -> int | None:
         """A descriptor that is readable when `has_changed` may be true; None where only asking helps."""
         ...
 

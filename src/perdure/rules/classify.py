@@ -100,7 +100,9 @@ def classify(
     """What the outcome means; ``now`` is compared with moments that a server names."""
     match outcome:
         case Raised():
-            return judge(outcome.evidence, now=now, matches=matches, vocabulary=vocabulary)
+            return classify_evidence(
+                outcome.evidence, now=now, matches=matches, vocabulary=vocabulary
+            )
         case Returned(value_json, label):
             return Success(value_json, label)
         case Unstorable(reason):
@@ -124,7 +126,7 @@ def classify(
             assert_never(outcome)
 
 
-def judge(
+def classify_evidence(
     evidence: Evidence,
     *,
     now: datetime,
@@ -171,7 +173,7 @@ def _members(error: BaseException) -> Iterator[BaseException]:
 
 
 def _badness(error: BaseException) -> int:
-    kind = judge(evidence_of(error), now=_NO_MOMENT).kind
+    kind = classify_evidence(evidence_of(error), now=_NO_MOMENT).kind
     return _WORST_FIRST.index(KINDS[kind].failure_class)
 
 

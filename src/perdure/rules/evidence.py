@@ -380,7 +380,7 @@ def _kind(stated: object) -> Kind | None:
 
 
 def _public_words(error: BaseException) -> tuple[str | None, str | None, str]:
-    """What users may read, as the stage has named it, and for operators what of it cannot be used.
+    """The stage's public code and message, and, for operators, which of them was unusable.
 
     A bad word is no reason to take a failure for another one.
     """

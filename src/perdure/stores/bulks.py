@@ -211,7 +211,7 @@ class SharedBulks(SharedWriting):
     def _stands(self, cx: OpenTransaction, step: BulkStep) -> bool:
         """Whether it runs and is where it was seen; if so, it stays there until we have committed."""
         where = {"no": step.no, "seen_cursor": step.seen_cursor}
-        return cx.execute(self._sql.bulk_hold, where).fetchone() is not None
+        return cx.execute(self._sql.bulk_lock, where).fetchone() is not None
 
     def _move(
         self,

@@ -166,7 +166,7 @@ class SharedReader(ABC):
     def lanes(self) -> list[LaneView]:
         """All lanes by number, all that closes each, and how many jobs wait in it."""
         with self._snapshot() as fetch:
-            lanes, closed = fetch(self._sql.lanes_list, {}), fetch(self._sql.lanes_closed, {})
+            lanes, closed = fetch(self._sql.lanes_list, {}), fetch(self._sql.lanes_closed_by, {})
             return lanes_out(lanes, closed, tally_reads.waiting_by_lane(fetch))
 
     def first_due(self) -> dict[int, datetime]:

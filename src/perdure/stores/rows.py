@@ -149,7 +149,7 @@ def job_out(row: Row) -> JobView:
 def lanes_out(
     rows: Iterable[Row], closed: Iterable[Row], waiting: Mapping[int, tuple[int, int]]
 ) -> list[LaneView]:
-    """Lanes, from rows of `lanes_list.sql` and `lanes_closed.sql`, and how many jobs wait in each."""
+    """Lanes, from rows of `lanes_list.sql` and `lanes_closed_by.sql`, and how many jobs wait in each."""
     by: dict[int, list[str]] = {}
     for lane, closed_by in closed:
         by.setdefault(lane, []).append(closed_by)

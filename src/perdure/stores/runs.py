@@ -30,7 +30,7 @@ class SharedRuns(SharedWriting):
     """The part of the `Control` port that is about runs, and about pauses of lanes."""
 
     @abstractmethod
-    def _hold_run(self, cx: OpenTransaction, no: int) -> None:
+    def _lock_run(self, cx: OpenTransaction, no: int) -> None:
         """See to it that nobody else changes a run until we have committed."""
 
     def add_run(self, run: NewRun) -> RunView:
@@ -57,13 +57,13 @@ class SharedRuns(SharedWriting):
         return self._write(work)
 
     def change_run(self, change: RunChange, deed: Deed) -> RunView | None:
-        """Give a run another status, if it still has the one that was seen and may have that one now.
+        """Change a run's status if it is still the one seen and the change is allowed.
 
         A run that runs again loses the pause of its lanes, whoever made it. One that ends keeps its lanes as they are.
         """
 
         def work(cx: OpenTransaction, now: int) -> RunView | None:
-            self._hold_run(cx, change.no)
+            self._lock_run(cx, change.no)
             run = self._run(cx, change.no)
             if run is None or not deeds.may_change(run, change):
                 return None

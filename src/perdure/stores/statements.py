@@ -36,7 +36,7 @@ class Statements:
     bulk_add: str
     bulk_by_id: str
     bulk_change: str
-    bulk_hold: str
+    bulk_lock: str
     bulk_payloads_forget: str
     bulk_payloads_of: str
     bulk_step: str
@@ -84,7 +84,7 @@ class Statements:
     lane_add: str
     lane_nos: str
     lanes_behind: str
-    lanes_closed: str
+    lanes_closed_by: str
     lanes_list: str
     lost: str
     mark_dead: str
@@ -161,7 +161,7 @@ class Statements:
 def check_names(
     package: str, declared: Mapping[str, object], shared: Mapping[str, str], own: Mapping[str, str]
 ) -> None:
-    """Refuse statements that are not just those that are declared, each in one place."""
+    """Refuse to start unless each declared statement has exactly one file, and each file a declaration."""
     faults = {
         "no file": set(declared) - set(shared) - set(own),
         "a file and no declaration": (set(shared) | set(own)) - set(declared),

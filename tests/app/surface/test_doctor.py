@@ -22,7 +22,7 @@ from perdure.model.nouns import replace
 from perdure.model.operations import Deed
 from perdure.model.runs import NewRun
 from perdure.model.workers import NewWorker, Role
-from perdure.rules.diagnosis import ground
+from perdure.rules.diagnosis import store_condition
 from perdure.stores.opening import open_store
 from perdure.stores.postgres.connection import SETTINGS_ASKED
 from perdure.stores.sqlite import network_drive
@@ -395,7 +395,7 @@ def test_an_old_transaction_is_found_with_who_has_it(sql, furnished_app):
         assert condition.snapshot_of == f"pid {cx.info.backend_pid}, report, idle in transaction"
         assert found(furnished_app)["oldest_transaction"].severity == "ok"
         later = replace(condition, snapshot_s=condition.snapshot_s + 600)
-        assert ground.snapshot_diagnosis(later).severity == "warn"
+        assert store_condition.snapshot_diagnosis(later).severity == "warn"
     assert furnished_app._session.opened.reader.condition().snapshot_s is None
 
 

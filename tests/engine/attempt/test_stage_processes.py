@@ -407,7 +407,7 @@ def test_a_stage_in_a_child_that_was_told_to_stop_is_interrupted_and_killed(trou
         item = {"file": str(tmp_path / "pid"), "until": str(tmp_path / "never")}
         running = asyncio.create_task(troupe.run(plays.waits, item, stopping=stopping))
         pid = await asyncio.to_thread(pid_in, tmp_path / "pid")
-        stopping.ordered = True
+        stopping.order()
         running.cancel()
         return await running, pid
 
@@ -424,7 +424,7 @@ def test_a_child_that_was_started_for_nobody_is_kept_for_the_next():
         running = asyncio.create_task(troupe.run(plays.echo, stopping=stopping))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        stopping.ordered = True
+        stopping.order()
         running.cancel()
         return await running
 

@@ -25,12 +25,12 @@ class Turns:
         self.hint = lambda: False
         self.ask = lambda: None
         self.rest_s = 60.0
-        self.ear = lambda: None
+        self.wake_fd = lambda: None
         self.loop = Loop(
             self.step,
             changed=self.has_changed,
             answers=self.asked,
-            ear=self.ears,
+            wake_fd=self.ask_wake_fd,
             tick_s=0.001,
             ended=self.end,
             observers=Observers([self.notes]),
@@ -49,8 +49,8 @@ class Turns:
     def asked(self) -> None:
         self.ask()
 
-    def ears(self) -> int | None:
-        return self.ear()
+    def ask_wake_fd(self) -> int | None:
+        return self.wake_fd()
 
     def end(self, last: Exception | None) -> None:
         self.last.append(last)
@@ -169,7 +169,7 @@ def test_told_to_stop_the_loop_ends_without_a_reason(turning):
     assert turns.last == [None]
 
 
-def test_a_loop_with_an_ear_looks_only_when_that_has_something(turning):
+def test_a_loop_with_a_wake_fd_looks_only_when_that_has_something(turning):
     ear, mouth = socket.socketpair()
     looks = []
 
@@ -177,7 +177,7 @@ def test_a_loop_with_an_ear_looks_only_when_that_has_something(turning):
         looks.append(ear.recv(16))
         return True
 
-    turns = turning(hint=hint, ear=ear.fileno)
+    turns = turning(hint=hint, wake_fd=ear.fileno)
     until(lambda: turns.count == 1, "the first turn")
     mouth.send(b"!")
     until(lambda: turns.count == 2, "the turn after the word")
@@ -194,7 +194,7 @@ def test_a_word_before_the_rest_ends_the_rest(turning):
     until(lambda: turns.count >= 2, "a turn after the word")
 
 
-def test_an_ear_that_speaks_without_news_keeps_nobody_from_resting(turning):
+def test_a_wake_fd_that_speaks_without_news_keeps_nobody_from_resting(turning):
     """Something can be read there for ever, and nobody reads it; waiting there again would be no rest."""
     ear, mouth = socket.socketpair()
     mouth.send(b"!")
@@ -204,7 +204,7 @@ def test_an_ear_that_speaks_without_news_keeps_nobody_from_resting(turning):
         looks.append(1)
         return False
 
-    turns = turning(hint=hint, ear=ear.fileno, tick_s=60.0)
+    turns = turning(hint=hint, wake_fd=ear.fileno, tick_s=60.0)
     for rests in (1, 2, 3):
         until(lambda rests=rests: len(looks) == rests, "a look")
         turns.loop.wake()

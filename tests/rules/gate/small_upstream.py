@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from perdure.model.kinds import Kind
-from perdure.rules.gate.gate import Gate, GateSettings, GateState, may_start
+from perdure.rules.gate.gate import Gate, GateSettings, GateState
 from perdure.rules.gate.hold import hint, resume, trip
-from perdure.rules.gate.pace import after_end as paced, after_hold, after_starts, slow_start
+from perdure.rules.gate.pace import admits, after_end as paced, after_hold, after_starts, slow_start
 from perdure.rules.gate.probe import end_probe, lease, probe_due
 from perdure.rules.gate.window import Window, add_call, fill_call, is_isolated
 from tests.rules.gate.gate_kit import START, at, said
@@ -73,6 +73,11 @@ class Books:
         late = [start_s for start_s in self.starts_s if start_s >= upstream.outage_s]
         most = max(bisect_left(late, start_s + 1.0) - n for n, start_s in enumerate(late))
         return most / upstream.rate_per_s
+
+
+def may_start(gate, settings, pace, now):
+    """How many calls a worker may start now; a probe is leased, not started."""
+    return admits(pace, settings.pace, now) if gate.state is GateState.FLOWING else 0
 
 
 class Worker:

@@ -22,7 +22,6 @@ from perdure.rules.gate.gate import (
     gap_s,
     gate_target,
     latest,
-    may_start,
     step_along,
     view,
 )
@@ -87,20 +86,12 @@ def test_the_state_is_dated_when_it_is_entered_not_when_it_is_extended():
 # What passes.
 
 
-def test_only_a_flowing_gate_lets_calls_start():
-    pace = slow_start(SETTINGS.pace, at(0))
-    assert may_start(Gate("model"), SETTINGS, pace, at(0)) == 1
-    assert may_start(tripped(), SETTINGS, pace, at(0)) == 0
-    assert may_start(probing()[0], SETTINGS, pace, at(0)) == 0
-
-
 def test_a_recovery_does_not_release_all_waiting_calls_at_once():
     gate = recovered(gap=1, t=100.0)
     assert gate.starts_slowly
     pace = slow_start(SETTINGS.pace, at(100))
-    assert may_start(gate, SETTINGS, pace, at(100)) == 1
+    assert admits(pace, SETTINGS.pace, at(100)) == 1
     pace = after_starts(pace, SETTINGS.pace, 1, at(100))
-    assert may_start(gate, SETTINGS, pace, at(1000)) == 0
     assert admits(pace, SETTINGS.pace, at(1000)) == 0
 
 

@@ -4,9 +4,8 @@ import pytest
 
 from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
-from perdure.rules.gate.gate import Gate, GateMove, GateState, HoldCause, Step, may_start
+from perdure.rules.gate.gate import Gate, GateMove, GateState, HoldCause, Step
 from perdure.rules.gate.hold import hint, hold, release, resume, trip
-from perdure.rules.gate.pace import slow_start
 from perdure.rules.gate.probe import end_probe, lease, probe_due
 from perdure.rules.gate.signs import WELL
 from tests.rules.gate.gate_kit import (
@@ -122,7 +121,7 @@ def test_a_hint_holds_the_whole_gate_until_then_and_then_it_flows_without_a_prob
     step = hinted(Gate("model"), at(53))
     assert (step.move, step.text) == (GateMove.HINT, "held for 53 s: rate_limited")
     assert (step.gate.cause, step.gate.reason) == (HoldCause.HINT, "rate_limited")
-    assert may_start(step.gate, SETTINGS, slow_start(SETTINGS.pace, at(0)), at(99)) == 0
+    assert step.gate.state is GateState.HELD
     assert not probe_due(step.gate, at(99))
     assert resume(step.gate, at(52.9)) == Step(step.gate)
     again = resume(step.gate, at(53))

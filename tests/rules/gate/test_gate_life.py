@@ -19,15 +19,12 @@ from perdure.rules.gate.gate import (
     HoldCause,
     Step,
     after,
-    may_start,
     step_along,
 )
-from perdure.rules.gate.pace import slow_start
 from perdure.rules.gate.window import Sample, Window
 from tests.rules.gate.gate_kit import START, said
 
 SETTINGS = GateSettings(flow_after=2, lease_s=30.0, hint_s_max=3_600.0)
-PACE = slow_start(SETTINGS.pace, START)
 PEOPLES = {"hold", "release", "hurry"}
 
 
@@ -44,7 +41,6 @@ class Rules:
     probed: Callable[..., Step] = probes.end_probe
     lost: Callable[..., Step] = probes.lose_probe
     hurry: Callable[..., Step] = probes.hurry
-    may_start: Callable[..., int] = may_start
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,6 @@ class Walk:
         if gate.state is GateState.FLOWING:
             assert (gate.cause, gate.held_until, gate.told_until) == (None, None, None)
             return
-        assert self.rules.may_start(gate, SETTINGS, PACE, self.now) == 0, "held holds"
         assert gate.cause is not None, "a hold says why"
         if gate.state is GateState.HELD:
             assert gate.held_until is not None or gate.until_person, "a hold has an end or a person"
@@ -305,10 +300,6 @@ def flows_when_due(gate, now):
     return step_along(gate, GateMove.RESUME, now, "", told_until=now) if ready else Step(gate)
 
 
-def lets_all_pass(gate, settings, pace, now):
-    return 1
-
-
 TRIP, LEASE = Event("trip"), Event("lease", pause_s=200.0)
 DOWN = Kind.UPSTREAM_ERROR
 
@@ -346,7 +337,6 @@ TWINS = {
         Rules(resume=flows_when_due),
         [Event("hint", wait_s=60.0), Event("resume", pause_s=60.0)],
     ),
-    "a held gate lets calls pass": (Rules(may_start=lets_all_pass), [TRIP]),
 }
 
 

@@ -100,9 +100,9 @@ def test_without_locks_on_the_others_of_a_key_two_would_live(
     place, far, proxy, worker, monkeypatch
 ):
     """The twin: each locks only what it was asked for."""
-    named_only = SQL.revive_hold.replace("n.key IS NOT NULL", "false")
-    assert named_only != SQL.revive_hold
-    monkeypatch.setattr(SQL, "revive_hold", named_only)
+    named_only = SQL.revive_lock.replace("n.key IS NOT NULL", "false")
+    assert named_only != SQL.revive_lock
+    monkeypatch.setattr(SQL, "revive_lock", named_only)
     letters = dead_in_runs(place, worker, 2)
     with both_revive(place, far, proxy, letters) as answers:
         until(lambda: place.see(letters[0].id).state is State.QUEUED, "the near one lives")
@@ -193,7 +193,7 @@ def test_without_a_lock_on_the_run_it_would_be_finished_with_an_open_job(
     place, far, proxy, letter, monkeypatch
 ):
     """The twin."""
-    monkeypatch.setattr(SQL, "runs_hold", SQL.runs_hold.replace("FOR UPDATE", ""))
+    monkeypatch.setattr(SQL, "runs_lock", SQL.runs_lock.replace("FOR UPDATE", ""))
     run, job = letter
     trap = proxy.hold(b"COMMIT")
     with meanwhile(lambda: far.revive(job)) as revived:

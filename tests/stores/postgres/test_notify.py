@@ -265,10 +265,10 @@ def test_one_connection_is_for_listening_and_is_closed_with_the_store(place, pos
 
 def test_whoever_learns_that_a_pooler_stands_between_stops_listening(place, ears):
     """A connection with something to read, that nobody reads any more, would never let anybody rest."""
-    assert ears.store.ear() is not None
+    assert ears.store.wake_fd() is not None
     ears.store._notify_listener._connection.pooled = True
     with psycopg.connect(place.url, autocommit=True) as cx:
         cx.execute("NOTIFY perdure")
-    assert ears.store.ear() is None
+    assert ears.store.wake_fd() is None
     assert not ears.store.has_changed()
     assert ears.store._notify_listener._listening is None

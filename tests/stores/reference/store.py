@@ -326,7 +326,7 @@ class ModelStore(Notary, Gatehouse, Workforce):
             changed, self._writes_seen = writes != self._writes_seen, writes
             return changed
 
-    def ear(self) -> None:
+    def wake_fd(self) -> None:
         """Nothing is heard here; ask `has_changed`."""
 
     def close(self) -> None:

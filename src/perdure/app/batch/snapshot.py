@@ -84,9 +84,9 @@ class RunPace(Struct, frozen=True):
 class RunSnapshot(Struct, frozen=True):
     """A run at one moment. ``feeding`` while more items may come; ``stopping`` while hands are emptied.
 
-    ``note`` is what the one who looks on ought to know besides: the store is away, nobody works. ``still_s`` is for how
-    long nothing has moved, ``free_s`` for how long nothing has held items. ``paced`` are the upstreams whose pace holds
-    it back. ``cause`` is the most frequent kind of error among what is retried, where most of what is open is.
+    ``note``: what a watcher should also know, such as that the store is away. ``still_s`` is for how long nothing has
+    moved, ``free_s`` for how long nothing has held items. ``paced`` are the upstreams whose pace holds it back.
+    ``cause``: the commonest error kind among jobs waiting to retry, set when most open jobs are.
     """
 
     run: RunView

@@ -312,7 +312,7 @@ class _Waiting:
             await self._wait({task}, min(left_s, TELL_S))
             shared.trades.submit(shared.board.once, self._clock.monotonic())
         if not task.done():
-            stopping.ordered = True
+            stopping.order()
             task.cancel()
             await self._wait({task}, STOP_S, heedless=True)
         if not task.done():

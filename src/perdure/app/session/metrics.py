@@ -13,8 +13,8 @@ from perdure.model.errors import CallerError
 from perdure.model.gates import GateRow, GateState
 from perdure.model.metrics import STORE_UP, Metric
 from perdure.model.views import StoreFigures
-from perdure.observers.figure_cells import Series
 from perdure.observers.metrics import CONTENT_TYPE, Values, of_store, text_of
+from perdure.observers.shared_figures import Series
 
 __all__ = [
     "CONTENT_TYPE",

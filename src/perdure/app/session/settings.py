@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from perdure.config import SETTINGS, Aliased, config_of, given_values, settle, table_with
+from perdure.config import SETTINGS, Aliased, config_of, given_values, resolve, table_with
 from perdure.model.errors import ConfigError, UnknownName
 from perdure.rules.field_checks import instance, nearest
 from perdure.setting_values import (
@@ -123,7 +123,7 @@ def load_settings(
         },
         mistakes=tuple(_unknown_keys(content, file, known)),
     )
-    return Settings(settle(os.environ, {}, aliased), aliased.own)
+    return Settings(resolve(os.environ, {}, aliased), aliased.own)
 
 
 def _origin(alias: Alias, file: str = "") -> SettingOrigin:

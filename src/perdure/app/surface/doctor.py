@@ -25,7 +25,7 @@ from perdure.model.gates import GateState
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
 from perdure.ports import Clock, Reader
-from perdure.rules.diagnosis import ground, setup, work
+from perdure.rules.diagnosis import process_setup, store_condition, unmoved_work
 from perdure.rules.diagnosis.lines import fail, ok
 from perdure.rules.gate.gate import GateMove
 from perdure.stores.opening import Opened
@@ -62,7 +62,7 @@ def examine(
 
 def _settings(settings: Settings) -> Diagnosis:
     at_odds = [words(settings.config) for is_odd, words in AT_ODDS if is_odd(settings.config)]
-    return setup.settings_diagnosis(
+    return process_setup.settings_diagnosis(
         settings_file(os.environ), at_odds, misspelt_variables(os.environ)
     )
 
@@ -74,9 +74,9 @@ def _stages(session: Session, settings: Settings) -> Iterator[Diagnosis]:
         for stage in laid.stages
     }
     timeouts_s = {name: stage.timeout_s for name, stage in stages.items()}
-    yield setup.grace_diagnosis(settings.config.grace_s, timeouts_s)
+    yield process_setup.grace_diagnosis(settings.config.grace_s, timeouts_s)
     different = {id(stage): stage for stage in stages.values()}
-    yield setup.retries_diagnosis(
+    yield process_setup.retries_diagnosis(
         [words for stage in different.values() for words in nested_retries(stage)]
     )
 
@@ -93,27 +93,30 @@ def store_diagnoses(
     reader, config = opened.reader, settings.config
     found, (ahead_s, round_trip_s) = reader.condition(), _clocks(reader, clock or SystemClock())
     yield ok("store", f"{shown_url(url)} answers, and its schema is what this version needs")
-    yield ground.version_diagnosis(found)
-    yield ground.rights_diagnosis(found)
-    yield ground.clock_diagnosis(found, ahead_s, round_trip_s)
-    yield setup.lease_diagnosis(
+    yield store_condition.version_diagnosis(found)
+    yield store_condition.rights_diagnosis(found)
+    yield store_condition.clock_diagnosis(found, ahead_s, round_trip_s)
+    yield process_setup.lease_diagnosis(
         lease_ttl_s=config.lease_ttl_s,
         grace_s=config.grace_s,
         overrun_s=config.overrun_s,
         overrun_said=settings.origin("overrun_s") != "default",
         round_trip_s=round_trip_s,
     )
-    yield ground.disk_diagnosis(found)
+    yield store_condition.disk_diagnosis(found)
     if url.startswith(POSTGRES):
-        yield ground.vacuum_diagnosis(found)
-        yield ground.snapshot_diagnosis(found)
-        yield ground.pooler_diagnosis(found, config.poll_s)
+        yield store_condition.vacuum_diagnosis(found)
+        yield store_condition.snapshot_diagnosis(found)
+        yield store_condition.pooler_diagnosis(found, config.poll_s)
     else:
-        yield ground.file_system_diagnosis(found)
+        yield store_condition.file_system_diagnosis(found)
     looks: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
         ("listen", lambda: _listening(reader, config.serve_host)),
-        ("gates", lambda: work.gates_diagnosis(_held_gates(reader))),
-        ("dead_letters", lambda: work.dead_diagnosis(reader.flows(minutes=True), reader.deaths())),
+        ("gates", lambda: unmoved_work.gates_diagnosis(_held_gates(reader))),
+        (
+            "dead_letters",
+            lambda: unmoved_work.dead_diagnosis(reader.flows(minutes=True), reader.deaths()),
+        ),
         ("runs", lambda: _runs(reader)),
         ("lanes", lambda: _lanes(reader, session)),
     )
@@ -141,7 +144,7 @@ def _clocks(reader: Reader, clock: Clock) -> tuple[float, float]:
 def _listening(reader: Reader, host: str) -> Diagnosis:
     tokens, now = reader.access_tokens(), reader.now()
     good = sum(one.is_good(now) for one in tokens)
-    return setup.listen_diagnosis(host, tokens=len(tokens), good=good)
+    return process_setup.listen_diagnosis(host, tokens=len(tokens), good=good)
 
 
 def _runs(reader: Reader) -> Diagnosis:
@@ -151,23 +154,23 @@ def _runs(reader: Reader) -> Diagnosis:
         for run in live
         if (at := unfed_at(run, now))
     ]
-    return work.runs_diagnosis(unfed, len(live))
+    return unmoved_work.runs_diagnosis(unfed, len(live))
 
 
 def _lanes(reader: Reader, session: Session | None) -> Diagnosis:
     now = reader.now()
     waiting, hour = _waiting(reader, session, now), reader.flows(minutes=True)
-    unmoved = work.unmoved_stages(waiting, reader.depths(), hour, now)
-    return work.lanes_diagnosis(unmoved, workers_alive(reader))
+    unmoved = unmoved_work.unmoved_stages(waiting, reader.depths(), hour, now)
+    return unmoved_work.lanes_diagnosis(unmoved, workers_alive(reader))
 
 
-def _held_gates(reader: Reader) -> list[work.HeldGate]:
+def _held_gates(reader: Reader) -> list[unmoved_work.HeldGate]:
     rows, lanes, now = reader.gates(), reader.lanes(), reader.now()
     behind = {
         row.name: {row.name, *(one.name for one in rows if one.parent == row.name)} for row in rows
     }
     return [
-        work.HeldGate(
+        unmoved_work.HeldGate(
             row.name,
             (now - _held_since(reader, row.name, now)).total_seconds(),
             row.reason,
@@ -192,7 +195,9 @@ def _held_since(reader: Reader, name: str, now: datetime) -> datetime:
     return since
 
 
-def _waiting(reader: Reader, session: Session | None, now: datetime) -> list[work.WaitingStage]:
+def _waiting(
+    reader: Reader, session: Session | None, now: datetime
+) -> list[unmoved_work.WaitingStage]:
     """Stages of which jobs stand ready in lanes that nothing closes."""
     known = None if session is None else {(one.pipeline, one.stage) for one in session.lanes}
     ready: dict[tuple[str, str, str], int] = {}
@@ -201,7 +206,7 @@ def _waiting(reader: Reader, session: Session | None, now: datetime) -> list[wor
             place = (one.lane.queue, one.lane.pipeline, one.lane.stage)
             ready[place] = ready.get(place, 0) + one.ready
     return [
-        work.WaitingStage(
+        unmoved_work.WaitingStage(
             queue,
             pipeline,
             stage,

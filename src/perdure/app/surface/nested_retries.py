@@ -84,7 +84,7 @@ def _made_by(function: FunctionType) -> Iterator[str]:
 
 
 def _reach(call: Callable[..., Any], home: str) -> Iterator[tuple[str, Any]]:
-    """What a function leads to, with the name by which it does, each thing once."""
+    """Everything that a function refers to, with the name that it uses, each once."""
     seen: set[int] = set()
     left = deque([_Place(getattr(call, "__name__", "it"), call, 0)])
     while left and len(seen) < _THINGS_MAX:

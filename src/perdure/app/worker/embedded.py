@@ -30,7 +30,7 @@ from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
 from perdure.app.worker.keeper_process import KeeperProcess
 from perdure.app.worker.lane_names import check_served, names
-from perdure.app.worker.parts import gatekeeper_of, upkeep_of
+from perdure.app.worker.upkeep_parts import gatekeeper_of, upkeep_of
 from perdure.config import Config, check_times
 from perdure.engine.clock import SystemClock
 from perdure.engine.stages import Catalogue

@@ -26,8 +26,8 @@ from perdure.app.worker.metrics_port import Answering
 from perdure.engine.observe import trace_of
 from perdure.model.errors import PerdureError
 from perdure.model.views import StoreFigures
-from perdure.observers.figure_cells import read_sums
 from perdure.observers.log import write_logs
+from perdure.observers.shared_figures import read_sums
 from perdure.stores.opening import Opened
 
 log = logging.getLogger("perdure")

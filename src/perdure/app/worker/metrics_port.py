@@ -5,7 +5,7 @@ Always true:
 * The supervisor listens from before its first child to its own end. What asks while the answering process is started
   again waits in the line of the socket, and is answered then. The supervisor itself answers nobody: it has no threads, and
   beats whatever is asked of the port.
-* What the working processes count stands in memory that they share with it (`observers/figure_cells.py`), a piece for each and
+* What the working processes count stands in memory that they share with it (`observers/shared_figures.py`), a piece for each and
   one for the supervisor. A child that dies leaves its numbers there, and the next one goes on from them.
 * The answering process imports no application. It has a connection to the store of its own, to read.
 
@@ -25,8 +25,8 @@ import msgspec
 from perdure.config import Config
 from perdure.engine.supervise.supervisor import Restarts
 from perdure.model.errors import CallerError
-from perdure.observers.figure_cells import SharedCells, cells_in
 from perdure.observers.process_figures import ProcessFigures
+from perdure.observers.shared_figures import SharedCells, cells_in
 
 log = logging.getLogger("perdure")
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Collection
 from perdure.app.session.opening import open_store
 from perdure.app.session.session import Session
 from perdure.app.worker.bulk_thread import BulkWork
-from perdure.app.worker.parts import gatekeeper_of, upkeep_of
+from perdure.app.worker.upkeep_parts import gatekeeper_of, upkeep_of
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.worker.pump import WorkerIdentity
 from perdure.engine.worker.worker import Worker, WorkerSettings
 from perdure.model.limits import SUSPECTS_TOGETHER_MAX
 from perdure.model.workers import Role
-from perdure.observers.figure_cells import cells_in
 from perdure.observers.log import flush_logs, write_logs
 from perdure.observers.process_figures import ProcessFigures
+from perdure.observers.shared_figures import cells_in
 
 _SUSPECT_IDLE_S = 20.0
 _NEW_OBJECTS = 20_000  # between collections; thousands of jobs in flight are no garbage

@@ -42,7 +42,7 @@ class RawOutput(Struct, frozen=True, gc=False):
 class CaptureFactory:
     """Gives each raw output that attempts of a process have put aside an id, and says how long it is kept.
 
-    ``tracebacks`` says whether that of what a stage raises is to be put aside, too.
+    ``tracebacks``: also put aside the traceback of what a stage raises.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ Always true:
 * The gate is told once, when it is known what the attempt was: a good call if it is complete, else as it ended. So
   what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer.
 
-What may happen at once: a stage asks on a thread of its own, the pump settles on its thread. The desk of an attempt lets
-nobody ask once the attempt is over, so whoever hears of its end knows whether it had asked.
+What may happen at once: a stage asks on a thread of its own, the pump settles on its thread. The notes of an attempt
+(`AttemptNotes`) let nobody ask once it is over, so whoever hears of its end knows whether its stage had asked.
 
 If we die on any line: before the commit there is neither a record nor a row, and the attempt is lost; after it
 there are both, and the attempt has ended.
@@ -93,7 +93,7 @@ class Completions:
         return len(self._ended)
 
     def of(self, claim: Claim, began_s: float) -> "Completion":
-        """What the desk of an attempt needs."""
+        """What the notes of an attempt need."""
         return Completion(self, claim, began_s)
 
     def has_asked(self, claim: Claim) -> bool:
@@ -214,7 +214,7 @@ def completions_of(
 
 
 class Completion:
-    """The way of one attempt to its record, as its desk has it."""
+    """The way of one attempt to its record, as its notes have it."""
 
     __slots__ = ("_began_s", "_claim", "_whole")
 

@@ -57,6 +57,7 @@ class AttemptNotes:
     """What one attempt has said so far, when its time is over, and whether it is still wanted.
 
     ``tell`` hears every word, and none after `end`; it is called on the stage's own thread and must be quick.
+    What is said is written under a lock. Other threads read it without one: each value is whole, and replaced as a whole.
     """
 
     def __init__(
@@ -72,11 +73,36 @@ class AttemptNotes:
         self._one_at_a_time = threading.Lock()
         self._monotonic: Callable[[], float] = time.monotonic
         self._ends_at = math.inf
-        self.over = False
-        self.progress: Progress | None = None
-        self.usage: Usage | None = None
-        self.asides: tuple[RawOutput, ...] = ()
-        self.told: dict[str, str] | None = None
+        self._over = False
+        self._progress: Progress | None = None
+        self._usage: Usage | None = None
+        self._asides: tuple[RawOutput, ...] = ()
+        self._told: dict[str, str] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the attempt is over, so that nothing more is heard."""
+        return self._over
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the stage says that it is."""
+        return self._progress
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the stage says that it has spent so far."""
+        return self._usage
+
+    @property
+    def asides(self) -> tuple[RawOutput, ...]:
+        """Raw outputs that were put aside."""
+        return self._asides
+
+    @property
+    def told(self) -> Mapping[str, str] | None:
+        """What the last answer of the upstream said of limits."""
+        return self._told
 
     def begin(self, time_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         """The stage starts now and has this much time."""
@@ -90,14 +116,14 @@ class AttemptNotes:
     def hear(self, said: Said) -> None:
         """Take note of progress, of usage on top of what there was, or of raw output beside it."""
         with self._one_at_a_time:
-            if self.over:
+            if self._over:
                 return
             if isinstance(said, Progress):
-                self.progress = said
+                self._progress = said
             elif isinstance(said, Usage):
-                self.usage = said if self.usage is None else self.usage.plus(said)
+                self._usage = said if self._usage is None else self._usage.plus(said)
             else:
-                self.asides = (*self.asides[: CAPTURES_MAX - 1], said)
+                self._asides = (*self._asides[: CAPTURES_MAX - 1], said)
             self._tell(said)
 
     def keep_failed_output(
@@ -122,8 +148,8 @@ class AttemptNotes:
             if "ratelimit" in str(name).lower()
         }
         with self._one_at_a_time:
-            if found and not self.over:
-                self.told = dict(list(found.items())[:_HEADERS_MAX])
+            if found and not self._over:
+                self._told = dict(list(found.items())[:_HEADERS_MAX])
 
     def complete(self, value: Any, within: object) -> None:
         """Have the attempt recorded in the stage's own transaction; not once it is over."""
@@ -134,7 +160,7 @@ class AttemptNotes:
                 "stands behind no worker, cannot complete anything: return the value"
             )
         with self._one_at_a_time:
-            if self.over:
+            if self._over:
                 raise self.too_late()
             completer.ask()
         completer.write(self, value, within)
@@ -149,7 +175,7 @@ class AttemptNotes:
     def end(self) -> None:
         """The attempt is over; a thread that still works on it may find out."""
         with self._one_at_a_time:
-            self.over = True
+            self._over = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def try_call(call: Callable[[], T]) -> T | Raised:
 def raised_outcome(
     error: BaseException, *, notes: AttemptNotes | None = None, home: str = ""
 ) -> Raised:
-    """An exception as an outcome; the output that it is about goes to the attempt's desk.
+    """An exception as an outcome; the output that it is about goes to the attempt's notes.
 
     ``home`` is the package of the stage that let it escape. Of a group, one member speaks for all.
     """
@@ -134,7 +134,7 @@ def context_for(claim: Claim, attempts_max: int, notes: AttemptNotes) -> Context
 
 
 def outcome_of(value: Any) -> Outcome:
-    """What a stage has returned, as an outcome; the value goes through the payload door."""
+    """What a stage has returned, as an outcome; the value is checked as every payload is."""
     match value:
         case Snooze(wait_s, reason):
             return Snoozed(float(wait_s), reason)

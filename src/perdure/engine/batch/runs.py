@@ -55,7 +55,7 @@ def settings_of(run: RunView) -> RunSettings:
 
 
 def changed_settings(settings: RunSettings, options: Mapping[str, Any]) -> RunSettings:
-    """The settings with what was given in place of what there was; checked."""
+    """These settings, with the given options replacing theirs; checked."""
     return RunSettings(**{**msgspec.to_builtins(settings), **options})
 
 

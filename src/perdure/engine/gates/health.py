@@ -10,7 +10,7 @@ from perdure.engine.stages import package_of
 from perdure.model.kinds import Kind, Sign
 from perdure.model.nouns import replace
 from perdure.ports import Clock
-from perdure.rules.classify import judge
+from perdure.rules.classify import classify_evidence
 from perdure.rules.evidence import evidence_of
 from perdure.rules.gate.signs import WELL, Word, word_of
 
@@ -37,5 +37,5 @@ async def word_of_health(upstream: DeclaredUpstream, threads: Threads, clock: Cl
     except BaseException as error:  # somebody's code
         evidence, home = evidence_of(error), package_of(getattr(health, "__module__", ""))
         evidence = replace(evidence, origin=origin_of(error, evidence, home))
-        return word_of(judge(evidence, now=clock.now()))
+        return word_of(classify_evidence(evidence, now=clock.now()))
     return Word(Sign.BAD, Kind.UPSTREAM_UNAVAILABLE) if answer is False else WELL

@@ -52,7 +52,7 @@ class PaceShown(Struct, frozen=True):
 
 
 class PaceTold(Struct, frozen=True):
-    """What of a row of samples is for people; a row that was written without it is read as empty."""
+    """The part of a samples row that people read; empty in rows written without it."""
 
     pace: PaceShown | None = None
     limits: UpstreamLimits | None = None

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from perdure.engine.operate.eligible import dead_letters, open_jobs, waiting_jobs
+from perdure.engine.operate.eligible import dead_letters, only_open, waiting_jobs
 from perdure.engine.operate.revival import Restart
 from perdure.model.filters import JobFilter
 from perdure.model.nouns import replace
@@ -45,7 +45,7 @@ MEANT: Mapping[BulkVerb, Callable[[JobFilter], JobFilter]] = {
     BulkVerb.REDRIVE: dead_letters,
     BulkVerb.RETRY: dead_letters,
     BulkVerb.DISCARD: dead_letters,
-    BulkVerb.CANCEL: open_jobs,
+    BulkVerb.CANCEL: only_open,
     BulkVerb.RUN_NOW: waiting_jobs,
 }
 

@@ -69,7 +69,7 @@ def dead_letters(chosen: JobFilter) -> JobFilter:
     return replace(chosen, states=(State.FAILED,), discarded=chosen.discarded or False)
 
 
-def open_jobs(chosen: JobFilter) -> JobFilter:
+def only_open(chosen: JobFilter) -> JobFilter:
     """The jobs that a filter means and that have not ended."""
     states = chosen.states or (State.QUEUED, State.PROCESSING)
     if not set(states) <= {State.QUEUED, State.PROCESSING}:

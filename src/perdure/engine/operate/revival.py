@@ -41,7 +41,7 @@ class ChildRun(Struct, frozen=True):
 
 
 def admit_correction(catalogue: Catalogue, pipeline: str, item: Any) -> str:
-    """An item that takes the place of a job's own, as JSON; checked at the door as a new one is."""
+    """An item that takes the place of a job's own, as JSON; checked as a new one is."""
     laid = catalogue.pipeline(pipeline)
     if laid is None:
         raise _unknown(pipeline)

@@ -183,7 +183,7 @@ class Upkeep:
 
 
 def knowledge(catalogue: Catalogue, schedules: Sequence[Schedule]) -> str:
-    """What a sweeper has to know to do its chores, as a short name that those who know the same share."""
+    """A short hash of the lanes and schedules that a sweeper knows; equal for equal sweepers."""
     known = repr((sorted(catalogue.lane_nos()), sorted(one.name for one in schedules)))
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 

@@ -122,7 +122,7 @@ class RunWatch:
         )
 
     def _is_own_fault(self, job: JobView) -> bool:
-        """Whether the code of a stage failed by itself: one that names another kind knows that something else did."""
+        """Whether the stage's own code failed, rather than something that it has named by kind."""
         if job.error_kind not in _DEFECTS:
             return False
         seen = [one.evidence_json for one in self._reader.attempts(job.no) if one.evidence_json]

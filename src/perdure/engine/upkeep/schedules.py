@@ -34,7 +34,7 @@ from perdure.ports import Control, Reader
 
 
 class Schedule(Struct, frozen=True):
-    """A periodic enqueue as an app declares it. ``payload_json`` has passed the payload door."""
+    """A periodic enqueue as an app declares it. ``payload_json`` was checked by `engine/payloads.py`."""
 
     name: str
     pipeline: str

@@ -38,12 +38,12 @@ class Wakeup:
         with suppress(OSError):  # full of words, or closed: then nobody rests any more
             self._rings.send(b"!")
 
-    def rest(self, wait_s: float, ear: int | None = None) -> bool:
-        """Wait until it is rung, ``ear`` has something to read, or the time is over; whether it was rung."""
+    def rest(self, wait_s: float, wake_fd: int | None = None) -> bool:
+        """Wait until it is rung, ``wake_fd`` has something to read, or the time is over; whether it was rung."""
         poll = select.poll()  # not select: with many sockets open, numbers are beyond its reach
         poll.register(self._hears, select.POLLIN)
-        if ear is not None:
-            poll.register(ear, select.POLLIN)
+        if wake_fd is not None:
+            poll.register(wake_fd, select.POLLIN)
         poll.poll(math.ceil(wait_s * 1000))
         try:
             return bool(self._hears.recv(4096))
@@ -65,7 +65,7 @@ class Loop:
         *,
         changed: Callable[[], bool],
         answers: Callable[[], object] | None = None,
-        ear: Callable[[], int | None] = lambda: None,
+        wake_fd: Callable[[], int | None] = lambda: None,
         tick_s: float,
         ended: Callable[[Exception | None], None],
         observers: Observers,
@@ -73,7 +73,7 @@ class Loop:
         self._step = step
         self._changed = changed
         self._answers = answers or changed  # asks the store; a look for changes need not reach it
-        self._ear = ear  # readable when there is news; without it, every tick is a look
+        self._wake_fd = wake_fd  # readable when there is news; without it, every tick is a look
         self._tick_s = tick_s
         self._ended = ended
         self._observers = observers
@@ -136,12 +136,12 @@ class Loop:
         until_s = monotonic() + wait_s
         trusted = True
         while not self._stop and (left_s := until_s - monotonic()) > 0:
-            ear = self._ear() if trusted else None
-            slice_s = left_s if ear is not None else min(left_s, self._tick_s)
-            if wakeup.rest(slice_s, ear) or self._has_changed():
+            wake_fd = self._wake_fd() if trusted else None
+            slice_s = left_s if wake_fd is not None else min(left_s, self._tick_s)
+            if wakeup.rest(slice_s, wake_fd) or self._has_changed():
                 return
             # It spoke without news: it may go on speaking, and we would never rest.
-            trusted = trusted and ear is None
+            trusted = trusted and wake_fd is None
 
     def _has_changed(self) -> bool:
         try:

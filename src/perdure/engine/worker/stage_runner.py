@@ -101,7 +101,7 @@ class StageRunner:
         self._on_events(lambda: self._cancel_runs(nos))
 
     def stop_all(self) -> None:
-        """Stop whatever runs; what it has not asked its desk for by now is not asked for any more."""
+        """Stop whatever runs; what a stage has not said or asked by now is not heard any more."""
         self._on_events(lambda: self._cancel_runs(list(self._runs)))
         for notes in list(self._notes.values()):
             notes.end()
@@ -117,7 +117,7 @@ class StageRunner:
     def has_begun(self, no: int) -> bool:
         """Whether the stage of this job has taken its first step."""
         held = self._runs.get(no)
-        return held is not None and held[1].begun
+        return held is not None and held[1].has_begun
 
     def usage_of(self, claim: Claim) -> Usage | None:
         """What a running stage says that it has spent so far."""
@@ -184,8 +184,8 @@ class StageRunner:
         self, claim: Claim, stopping: Stopping, notes: AttemptNotes, received_s: float
     ) -> None:
         _, stage = self._catalogue.place_of_ours(claim)
-        stopping.begun = True
-        if stopping.ordered:
+        stopping.begin()
+        if stopping.is_ordered:
             outcome: Outcome = Interrupted(begun=False)
         else:
             outcome = await run(
@@ -230,8 +230,10 @@ class StageRunner:
             found = self._runs.get(no)
             if found is not None:
                 task, stopping = found
-                stopping.ordered = True
-                if stopping.begun:  # else it would end without its first step, and without a word
+                stopping.order()
+                if (
+                    stopping.has_begun
+                ):  # else it would end without its first step, and without a word
                     task.cancel()
 
 

@@ -130,7 +130,7 @@ class Worker:
             self._step,
             changed=self._news,
             answers=lambda: self._store.tokens_held(self._identity.worker),
-            ear=self._store.ear,
+            wake_fd=self._store.wake_fd,
             tick_s=self._settings.tick_s,
             ended=self._end,
             observers=self._observers,
@@ -223,7 +223,7 @@ class Worker:
 
     def _news(self) -> bool:
         changed = self._store.has_changed()
-        heard = self._store.ear() is not None  # a message, not only the trace of a write
+        heard = self._store.wake_fd() is not None  # a message, not only the trace of a write
         self._told = changed and heard
         return changed or self._shutdown.has_news
 

@@ -57,7 +57,6 @@ from perdure.model.nouns import replace
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread, base_delay_s, jittered_s
 from perdure.rules.decide import GateView
 from perdure.rules.field_checks import number, whole_number
-from perdure.rules.gate.pace import Pace, admits
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.window import WINDOW_CALLS_MAX, WindowSettings
 
@@ -229,11 +228,6 @@ class Step(Struct, frozen=True):
 def view(gate: Gate, *, probe: bool = False) -> GateView:
     """The gate as `decide` looks at it; ``probe`` says that this attempt was sent as its probe."""
     return GateView(gate.state.value, probe)
-
-
-def may_start(gate: Gate, settings: GateSettings, pace: Pace, now: datetime) -> int:
-    """How many calls may start now; a probe is leased, not started."""
-    return admits(pace, settings.pace, now) if gate.state is GateState.FLOWING else 0
 
 
 def step_along(gate: Gate, move: GateMove, now: datetime, text: str, **changes: Any) -> Step:

@@ -8,9 +8,9 @@ committed, once, and in order for each job; what commits late is told late, and 
 A plain number would not do as a cursor: a line with a lower one may appear after it. Nor would the order of transactions:
 an older one may change a job after a younger one has.
 
-A cursor is a snapshot: its reader has heard of all that the snapshot shows. Inside a page it is two snapshots, a place
-between them and the last such place: its reader has heard of all that the first shows and, of what only the second
-shows, of all up to that place.
+A cursor is a snapshot: everything that it shows was read. Inside a page the cursor holds two snapshots and a place, which
+is a line and a number of its entries: everything in the first was read, and of what the second adds, everything up to
+that place. It also holds the number of the last line that the second adds.
 
 Who is authoritative: the server's list of what is open. If we die anywhere, nothing was written: reading is only reading.
 Marks are snapshots with their moments. A line goes when every transaction before it had ended at a mark that is old

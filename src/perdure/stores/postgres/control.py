@@ -107,8 +107,8 @@ class PostgresControl(SharedControl):
     def _wake(self, cx: Cx) -> None:
         cx.execute(SQL.notify)
 
-    def _hold_run(self, cx: Cx, no: int) -> None:
-        cx.execute(SQL.run_hold, {"no": no})
+    def _lock_run(self, cx: Cx, no: int) -> None:
+        cx.execute(SQL.run_lock, {"no": no})
 
     def _accept(self, cx: Cx, job: NewJob, now: int) -> Enqueued:
         self._lanes.check([job], partial(lanes_among, cx))

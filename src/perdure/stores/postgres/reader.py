@@ -12,8 +12,7 @@ from perdure.stores.audit_checks import CHECKS
 from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.postgres import change_feed
 from perdure.stores.postgres.claim import array
-from perdure.stores.postgres.condition import condition
-from perdure.stores.postgres.connection import PostgresConnection
+from perdure.stores.postgres.connection import SETTINGS_ASKED, PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.gates import look
 from perdure.stores.postgres.statements import SQL
@@ -56,8 +55,25 @@ class PostgresReader(SharedReader):
             return change_feed.changes(cx, after, until, limit)
 
     def condition(self) -> StoreCondition:
-        """What the server says of itself."""
-        return condition(self._connection)
+        """What the server says of itself, in one statement; what a plain role may not see, it counts."""
+        asked = {"names": list(SETTINGS_ASKED), "values": list(SETTINGS_ASKED.values())}
+        with self._connection.autocommit() as cx:
+            row = cx.execute(SQL.condition, asked).fetchone()
+        assert row is not None
+        number, read_only, lost, missing, idle, snapshot_s, snapshot_of, slots, hidden = row
+        return StoreCondition(
+            "PostgreSQL",
+            (number // 10_000, number % 10_000),
+            read_only=read_only,
+            pooled=self._connection.pooled,
+            settings_lost=tuple(lost),
+            rights_missing=tuple(missing),
+            idle_vacuum=tuple(idle),
+            snapshot_s=snapshot_s,
+            snapshot_of=snapshot_of or "",
+            slots_left=tuple(slots),
+            sessions_hidden=hidden,
+        )
 
     def close(self) -> None:
         """Disconnect."""

@@ -243,7 +243,7 @@ def busy_among(cx: Cx, records: Sequence[Record], *, owner: str | None = None) -
     With an ``owner`` only his are looked at.
     """
     seen = encode([{"no": one.no, "token": one.token} for one in records])
-    held = {no for (no,) in cx.execute(SQL.jobs_hold, {"seen": seen, "owner": owner}).fetchall()}
+    held = {no for (no,) in cx.execute(SQL.jobs_lock, {"seen": seen, "owner": owner}).fetchall()}
     return [Busy(one.no, one.id, one.token) for one in records if one.no in held]
 
 

@@ -33,14 +33,14 @@ Seen = tuple[int, int]  # the number of a job, and its token
 
 
 class KeyRival(NamedTuple):
-    """A job because of which another one of its key stays dead."""
+    """A job whose key keeps another dead letter from being revived."""
 
     id: str
     alive: bool
 
 
 class _Dead(NamedTuple):
-    """A failed job whose row is locked, in the order of `revive_hold.sql`."""
+    """A failed job whose row is locked, in the order of `revive_lock.sql`."""
 
     no: int
     token: int
@@ -58,7 +58,7 @@ def revive(cx: Cx, chosen: Sequence[Revival], now: int, *, borrowed: bool = Fals
     In a ``borrowed`` transaction nothing is counted in a row that another one writes.
     """
     ranks = ranks_anew(cx, chosen, now)
-    dead, statuses = _hold(cx, chosen)
+    dead, statuses = _lock(cx, chosen)
     return {no for no, _ in _begin(cx, chosen, dead, statuses, ranks, now, borrowed=borrowed)}
 
 
@@ -71,7 +71,7 @@ def revive_apart(
     """
     _check_runs(cx, chosen)
     ranks = ranks_anew(cx, chosen, now)
-    dead, statuses = _hold(cx, chosen, owner)
+    dead, statuses = _lock(cx, chosen, owner)
     conflicts = _conflicts(cx, chosen, dead)
     free = {no: one for no, one in dead.items() if no not in conflicts}
     done = _begin(cx, chosen, free, statuses, ranks, now)
@@ -118,7 +118,7 @@ def _check_runs(cx: Cx, chosen: Sequence[Revival]) -> None:
         )
 
 
-def _hold(
+def _lock(
     cx: Cx, chosen: Sequence[Revival], owner: str | None = None
 ) -> tuple[dict[int, _Dead], dict[int, str]]:
     """The jobs that are still failed, as they were seen, and may live, by number; their runs' statuses. All are locked.
@@ -128,7 +128,7 @@ def _hold(
     seen = {(one.no, one.token): one for one in chosen}
     targets = [{"no": no, "token": token} for no, token in seen]
     where = {"targets": encode(targets), "owner": owner}
-    rows = cx.execute(SQL.revive_hold, where).fetchall()
+    rows = cx.execute(SQL.revive_lock, where).fetchall()
     dead = {one.no: one for one in map(_Dead._make, rows) if (one.no, one.token) in seen}
     lanes_of = {
         no: seen[no, one.token].redrive_run or one.redrive_run or one.run
@@ -197,4 +197,4 @@ def _runs_of(chosen: Iterable[Revival], dead: Mapping[int, _Dead]) -> set[int]:
 def _statuses(cx: Cx, runs: Iterable[int | None]) -> dict[int, str]:
     """What these runs are; all of them are locked."""
     nos = sorted(no for no in runs if no is not None)
-    return dict(cx.execute(SQL.runs_hold, {"nos": array(nos)}).fetchall()) if nos else {}
+    return dict(cx.execute(SQL.runs_lock, {"nos": array(nos)}).fetchall()) if nos else {}

@@ -27,18 +27,18 @@ class PostgresStatements(Statements):
     depths_fold: str
     fair_lines: str
     gates_look: str
-    jobs_hold: str
+    jobs_lock: str
     lanes_find: str
     notify: str
     owners_ended_fold: str
     owners_fold: str
     probe_claim: str
     probe_promote: str
-    revive_hold: str
+    revive_lock: str
     run_counts_fold: str
-    run_hold: str
     run_kinds_fold: str
-    runs_hold: str
+    run_lock: str
+    runs_lock: str
     waiting: str
     worker_quiet: str
     worker_writing: str

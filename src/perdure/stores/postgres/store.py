@@ -158,7 +158,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         """Whether a hint has come since the last call."""
         return self._notify_listener.has_heard()
 
-    def ear(self) -> int | None:
+    def wake_fd(self) -> int | None:
         """The socket on which hints come, while there is one."""
         return self._notify_listener.fileno()
 

@@ -17,7 +17,7 @@ AFTER_ALL = 2**63 - 1
 
 def open_lanes(cx: sqlite3.Connection, order: ClaimOrder) -> list[int]:
     """Those of the order's lanes that nothing closes."""
-    closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
+    closed = {lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()}
     return [lane for lane in lanes_of(order) if lane not in closed]
 
 
@@ -89,10 +89,10 @@ def heads(cx: sqlite3.Connection, order: ClaimOrder, lanes: list[int], slots: in
     The first jobs of lanes are compared first: a job behind as many of those as there are slots gets no slot.
     """
     where: dict[str, Any] = {"lanes": encode(lanes), "isolation": order.isolation, "limit": slots}
-    firsts = sorted(cx.execute(SQL.firsts, where).fetchall())[:slots]
+    firsts = sorted(cx.execute(SQL.lane_firsts, where).fetchall())[:slots]
     rank_at, no, _ = firsts[-1] if len(firsts) == slots else (AFTER_ALL, AFTER_ALL, None)
     found = [
-        cx.execute(SQL.heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
+        cx.execute(SQL.lane_heads, where | {"lane": lane, "rank_at": rank_at, "no": no}).fetchall()
         for _, _, lane in firsts
     ]
     return [no for _, no in heapq.merge(*found)][:slots]

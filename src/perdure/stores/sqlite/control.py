@@ -82,7 +82,7 @@ class SqliteControl(SharedControl):
     def _wake(self, cx: sqlite3.Connection) -> None:
         """A file tells nobody that it has changed."""
 
-    def _hold_run(self, cx: sqlite3.Connection, no: int) -> None:
+    def _lock_run(self, cx: sqlite3.Connection, no: int) -> None:
         """Nobody else writes while we do."""
 
     def _accept(self, cx: sqlite3.Connection, job: NewJob, now: int) -> Enqueued:

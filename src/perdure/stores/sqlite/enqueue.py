@@ -30,7 +30,7 @@ def accept(cx: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[Enq
     fresh = [
         job for job in without_repeats(jobs) if job.id not in again and not _key_taken(cx, job)
     ]
-    (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
+    (last,) = cx.execute(SQL.last_job_no).fetchone() or (0,)
     made = {job.id: no for no, job in enumerate(fresh, start=last + 1)}
     _insert(cx, fresh, made, ranks_of(cx, jobs, now), now)
     cx.executemany(SQL.owned_add, [(job.owner, made[job.id], now) for job in fresh if job.owner])
@@ -59,9 +59,9 @@ def begin(
         return claims_of(cx, [again[0]])[0]
     if _key_taken(cx, job):
         return _find(cx, [job], now)[0]
-    if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()):
+    if any(lane == job.lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()):
         return accept(cx, [job], now)[0]
-    (last,) = cx.execute(SQL.numbered).fetchone() or (0,)
+    (last,) = cx.execute(SQL.last_job_no).fetchone() or (0,)
     lengths = lengths_in(job)
     order_at = _order_at(job, now, now)
     rank_at = ranks_of(cx, [job], now).get(job.id, order_at - job.priority * AGEING_US)

@@ -1,8 +1,10 @@
 """The reads on one SQLite file, each in a transaction of its own."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from perdure.model.changes import ChangePage
 from perdure.model.diagnoses import StoreCondition
@@ -13,9 +15,9 @@ from perdure.stores.job_lists import Dialect, Fetch
 from perdure.stores.reader import SharedReader
 from perdure.stores.rows import Row, encode
 from perdure.stores.sqlite import change_feed
-from perdure.stores.sqlite.condition import condition
-from perdure.stores.sqlite.connection import SqliteConnection
+from perdure.stores.sqlite.connection import MEMORY, SqliteConnection, translate_errors
 from perdure.stores.sqlite.gates import look
+from perdure.stores.sqlite.network_drive import NETWORK, file_system_of
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.statements import texts
 
@@ -53,8 +55,22 @@ class SqliteReader(SharedReader):
             return change_feed.changes(cx, after, until, limit)
 
     def condition(self) -> StoreCondition:
-        """What the file stands on; no statement is needed for that."""
-        return condition(self._connection.path)
+        """What the file stands on, as the library and the machine say it; no statement is needed for that."""
+        path = self._connection.path
+        if path == MEMORY:
+            return StoreCondition("SQLite", sqlite3.sqlite_version_info)
+        folder = str(Path(path).parent)
+        kind = file_system_of(path)
+        with translate_errors(path):
+            room = os.statvfs(folder)
+        return StoreCondition(
+            "SQLite",
+            sqlite3.sqlite_version_info,
+            read_only=not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)),
+            file_system=kind,
+            on_network=kind in NETWORK,
+            free_bytes=room.f_bavail * room.f_frsize,
+        )
 
     def close(self) -> None:
         """Disconnect."""

@@ -160,7 +160,7 @@ def _rows_before(
 ) -> dict[tuple[int, int], JobBefore]:
     """What the guard will let pass, as it was: we are the only writer until our commit."""
     shown = encode([(one.no, one.token) for one in records])
-    rows = cx.execute(SQL.matched, {"records": shown}).fetchall()
+    rows = cx.execute(SQL.records_matched, {"records": shown}).fetchall()
     return {
         (no, token): JobBefore(run, redrive_run, owner, pipeline, lane, place_of(*place))
         for no, token, run, redrive_run, owner, pipeline, lane, *place in rows
@@ -190,7 +190,7 @@ def _where_open(cx: sqlite3.Connection, records: Sequence[Record]) -> Sequence[R
     """The records; a re-claim in a closed lane is queued instead."""
     if not any(one.reclaim for one in records):
         return records
-    closed = {lane for (lane,) in cx.execute(SQL.closed_lanes).fetchall()}
+    closed = {lane for (lane,) in cx.execute(SQL.closed_lane_nos).fetchall()}
     return [
         replace(one, reclaim=False, state=State.QUEUED)
         if one.reclaim and one.lane in closed

@@ -22,7 +22,7 @@ class SqliteStatements(Statements):
     changes_stand: str
     checkpoint_forget: str
     checkpoints_add: str
-    closed_lanes: str
+    closed_lane_nos: str
     dead_letter: str
     deaths_add: str
     deaths_forget: str
@@ -32,16 +32,15 @@ class SqliteStatements(Statements):
     enqueue_more: str
     fair_ends: str
     fair_starts: str
-    firsts: str
     flows_add: str
     flows_forget: str
     gates_among: str
-    heads: str
     ids_taken: str
+    lane_firsts: str
+    lane_heads: str
     lane_no: str
-    matched: str
+    last_job_no: str
     next_due: str
-    numbered: str
     owned_add: str
     owned_put: str
     owners_add: str
@@ -53,6 +52,7 @@ class SqliteStatements(Statements):
     prune_flows: str
     prune_owned: str
     queues: str
+    records_matched: str
     redrive_add: str
     refusal_add: str
     run_counts_add: str

@@ -135,7 +135,7 @@ class SqliteStore(SqliteGates):
         self._data_version = version
         return changed
 
-    def ear(self) -> None:
+    def wake_fd(self) -> None:
         """A file tells nobody that it has changed."""
 
     def add_worker(self, worker: NewWorker) -> int:

@@ -61,7 +61,7 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
 
 
 def summary_lines(redrive: Redrive, *, every: bool = False) -> list[str]:
-    """What a bulk operation has come to, with the first of what it has left as it was, or all."""
+    """The result of a bulk operation, with its first refusals, or with all of them."""
     bulk, run = _see(redrive)
     lines = [_line(bulk, run, None)]
     if bulk.status is BulkStatus.STOPPED:

@@ -329,10 +329,9 @@ def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str
     settings = pipe._session.settings.with_given({"concurrency": concurrency}, given_as="option")
     # The panel tells what a log would, unless somebody asks for more.
     level = "ERROR" if settings.origin("log_level") == "default" else settings["log_level"]
-    return [
-        *_WORKER, reference, "--queue", pipe.queue, "--category", pipe.category,
-        "--concurrency", str(settings["concurrency"]), "--log-level", level,
-    ]  # fmt: skip
+    lanes = ["--queue", pipe.queue, "--category", pipe.category]
+    tuning = ["--concurrency", str(settings["concurrency"]), "--log-level", level]
+    return [*_WORKER, reference, *lanes, *tuning]
 
 
 class _Bad:

@@ -119,10 +119,8 @@ def worker(
     def spawn(role: Role, number: int) -> subprocess.Popen[bytes]:
         _let_go_of_the_dead()
         lifeline, ours = os.pipe()  # ours closes when we die, whatever we die of
-        command = [
-            sys.executable, "-m", "perdure.surfaces.cli", "worker-child", app,
-            "--worker", str(number), "--role", role.value, "--lifeline", str(lifeline),
-        ]  # fmt: skip
+        command = [sys.executable, "-m", "perdure.surfaces.cli", "worker-child", app]
+        command += ["--worker", str(number), "--role", role.value, "--lifeline", str(lifeline)]
         command += [word for name in queues for word in ("--queue", name)]
         command += [word for name in categories for word in ("--category", name)]
         for name, value in tuning.items():

@@ -93,7 +93,7 @@ class Door:
 
     @contextmanager
     def answering(self, *, always: bool = False) -> Iterator[None]:
-        """One of the requests that are answered at once, or, but for what is ``always`` answered, one too many."""
+        """Count a request in, or refuse it when too many are inside; what is ``always`` answered is neither."""
         if not always and self._inside["requests"] >= self._limits.requests_max:
             raise Refused("overloaded", retry_after="1")
         self._inside["requests"] += not always

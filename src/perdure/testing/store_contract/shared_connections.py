@@ -74,19 +74,19 @@ class SharingContract(OnAFreshStore):
             self._other = Place(self.open_again(self.clock), self.clock, series=1)
         return self._other
 
-    def test_an_ear_if_there_is_one_is_readable_when_there_is_news(self) -> None:
+    def test_a_wake_fd_if_there_is_one_is_readable_when_there_is_news(self) -> None:
         self.other.store.has_changed()  # begins to listen
         self.other.store.has_changed()
-        ear = self.other.store.ear()
+        wake_fd = self.other.store.wake_fd()
         self.place.put()
-        if ear is None:
+        if wake_fd is None:
             assert self.other.store.has_changed()
             return
-        readable, _, _ = select.select([ear], [], [], 10.0)
-        assert readable == [ear]
+        readable, _, _ = select.select([wake_fd], [], [], 10.0)
+        assert readable == [wake_fd]
         assert self.other.store.has_changed()
         assert not self.other.store.has_changed()
-        assert select.select([ear], [], [], 0.0)[0] == []
+        assert select.select([wake_fd], [], [], 0.0)[0] == []
 
     # -- what is written is seen -----------------------------------------------------------------
 

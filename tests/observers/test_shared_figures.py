@@ -10,15 +10,15 @@ import pytest
 
 from perdure.model.events import Event, EventName
 from perdure.model.metrics import ATTEMPT_FAILURES, EVENTS_TOLD, METRICS, TURN_SECONDS
-from perdure.observers import figure_cells
-from perdure.observers.figure_cells import (
+from perdure.observers import shared_figures
+from perdure.observers.process_figures import ProcessFigures
+from perdure.observers.shared_figures import (
     PIECE_BYTES,
     FigureCells,
     SharedCells,
     cells_in,
     read_sums,
 )
-from perdure.observers.process_figures import ProcessFigures
 
 AWAY = Event(EventName.STORE_AWAY, {"reason": "gone"})
 TOLD = (EVENTS_TOLD.name, ("store_away",))
@@ -90,7 +90,7 @@ def test_where_there_is_no_more_room_what_is_new_is_lost_and_nothing_else():
 
 
 def test_histograms_fill_the_cells_before_the_names_and_stop_there(monkeypatch):
-    monkeypatch.setattr(figure_cells, "_CELLS", 100)
+    monkeypatch.setattr(shared_figures, "_CELLS", 100)
     cells = FigureCells()
     places = [cells.place(TURN_SECONDS, str(n)) for n in range(20)]
     width = TURN_SECONDS.width

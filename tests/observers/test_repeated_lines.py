@@ -3,8 +3,8 @@
 import logging
 
 from perdure.model.events import Event, EventName
-from perdure.observers.event_lines import TextFormatter, level_of, record_of
-from perdure.observers.repeats import Repeats
+from perdure.observers.event_lines import TextFormatter, level_of, log_record_of
+from perdure.observers.repeated_lines import Repeats
 
 FAILED = {
     "pipeline": "invoices",
@@ -17,7 +17,7 @@ FAILED = {
 
 def failed(job: int, **changes: object) -> logging.LogRecord:
     event = Event(EventName.JOB_FAILED, {"job_id": f"job-{job}"} | FAILED | changes)
-    return record_of(event, level_of(event))
+    return log_record_of(event, level_of(event))
 
 
 def plain(text: str, *values: object) -> logging.LogRecord:
@@ -88,12 +88,12 @@ def test_a_retry_is_no_failure_and_a_second_try_no_first_one():
     ):
         for job in range(3):
             event = Event(name, {"job_id": f"job-{job}", "attempt": attempt})
-            assert len(told.lines_of(record_of(event, level_of(event)), 0.0)) == 1
+            assert len(told.lines_of(log_record_of(event, level_of(event)), 0.0)) == 1
 
 
 def test_what_is_not_about_a_job_is_never_summed_up():
     told, event = repeats(), Event(EventName.WORKER_LOST, {"worker": 1, "why": "silent"})
-    lines = [line for _ in range(50) for line in told.lines_of(record_of(event, 30), 0.0)]
+    lines = [line for _ in range(50) for line in told.lines_of(log_record_of(event, 30), 0.0)]
     assert len(lines) == 50
     assert told.lines_left() == []
 
