@@ -6,7 +6,8 @@ import psycopg
 import pytest
 
 from perdure.model.jobs import IfFailed
-from perdure.testing.store_contract.attempt_ends import success
+from perdure.model.limits import FINGERPRINT_KEPT_S
+from perdure.testing.store_contract.attempt_ends import failing, success
 from tests.stores.postgres.kit import Place, at_once
 
 OWN = "SELECT count(*) FROM perdure_{table} WHERE writer < -4294967296"
@@ -83,3 +84,31 @@ def test_a_new_life_in_a_borrowed_transaction_counts_in_rows_of_its_own(place, b
     borrowed.commit()
     assert place.reader.open_jobs("ann") == 1
     place.clean()
+
+
+def test_what_somebody_writes_at_this_moment_keeps_the_first_time_of_its_letters(clocked):
+    """A letter of long ago, one that died since, and the new life of that one: added up without the death, they are none."""
+    worker = clocked.hire()
+    old = clocked.dead_letter(worker, end=failing_of_f)
+    fold(clocked)
+    clocked.clock.push(FINGERPRINT_KEPT_S + 60)
+    young = clocked.dead_letter(worker, end=failing_of_f)
+    clocked.rows("UPDATE perdure_deaths SET writer = -7 WHERE writer <> 0 RETURNING 1")  # another's
+    clocked.revive(young)
+    with psycopg.connect(clocked.url) as another:
+        another.execute("SELECT 1 FROM perdure_deaths WHERE writer = -7 FOR UPDATE")
+        for _ in range(2):
+            fold(clocked)
+            clocked.clean()
+    fold(clocked)
+    (group,) = clocked.reader.dead_groups()
+    assert (group.count, group.first_at) == (1, clocked.see(old.id).finished_at)
+    clocked.clean()
+
+
+def failing_of_f(claim, worker):
+    return failing(claim, worker, fingerprint="f")
+
+
+def fold(place: Place) -> None:
+    place.control.prune_workers(10 * FINGERPRINT_KEPT_S, limit=10)
