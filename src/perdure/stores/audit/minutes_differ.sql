@@ -23,23 +23,28 @@ gone AS (
 oldest AS (
     SELECT coalesce(min(minute), 0) * 60000000 AS at_us FROM perdure_flows WHERE minute > 0
 ),
+attempts AS (
+    SELECT j.pipeline, a.stage, a.settled_at / 60000000 AS minute, count(*) AS attempts,
+        sum(CASE WHEN a.state IN ('queued', 'processing') AND a.counted = 'failures' THEN 1 ELSE 0 END) AS retries,
+        sum(CASE WHEN a.state IN ('queued', 'processing') AND a.counted = 'waits' THEN 1 ELSE 0 END) AS waits,
+        sum(a.tokens_in) AS tokens_in, sum(a.tokens_out) AS tokens_out, sum(a.cost_nusd) AS cost_nusd
+    FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job
+    WHERE a.settled_at >= (SELECT at_us FROM oldest)
+    GROUP BY j.pipeline, a.stage, a.settled_at / 60000000
+),
 parts AS (
     SELECT pipeline, stage, what, minute, told, 0 AS found FROM flows WHERE minute > 0
     UNION ALL
-    SELECT pipeline, '', 'created', enqueued_at / 60000000, 0, 1 FROM perdure_jobs
-    WHERE enqueued_at >= (SELECT at_us FROM oldest)
+    SELECT pipeline, '', 'created', enqueued_at / 60000000, 0, count(*) FROM perdure_jobs
+    WHERE enqueued_at >= (SELECT at_us FROM oldest) GROUP BY pipeline, enqueued_at / 60000000
     UNION ALL
-    SELECT pipeline, ', stage ' || stage, state, finished_at / 60000000, 0, 1 FROM perdure_jobs
-    WHERE finished_at >= (SELECT at_us FROM oldest)
+    SELECT pipeline, ', stage ' || stage, state, finished_at / 60000000, 0, count(*) FROM perdure_jobs
+    WHERE finished_at >= (SELECT at_us FROM oldest) GROUP BY pipeline, stage, state, finished_at / 60000000
     UNION ALL
-    SELECT j.pipeline, ', stage ' || a.stage, w.what, a.settled_at / 60000000, 0,
-        CASE w.what WHEN 'attempts' THEN 1 WHEN 'tokens in' THEN a.tokens_in WHEN 'tokens out' THEN a.tokens_out
-            WHEN 'nano-dollars' THEN a.cost_nusd
-            ELSE CASE WHEN a.state IN ('queued', 'processing')
-                AND a.counted = CASE w.what WHEN 'retries' THEN 'failures' ELSE 'waits' END THEN 1 ELSE 0 END
-        END
-    FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job CROSS JOIN whats AS w
-    WHERE a.settled_at >= (SELECT at_us FROM oldest) AND w.what NOT IN ('created', 'succeeded', 'failed', 'cancelled')
+    SELECT a.pipeline, ', stage ' || a.stage, w.what, a.minute, 0,
+        CASE w.what WHEN 'attempts' THEN a.attempts WHEN 'retries' THEN a.retries WHEN 'waits' THEN a.waits
+            WHEN 'tokens in' THEN a.tokens_in WHEN 'tokens out' THEN a.tokens_out ELSE a.cost_nusd END
+    FROM attempts AS a CROSS JOIN whats AS w WHERE w.what NOT IN ('created', 'succeeded', 'failed', 'cancelled')
 )
 SELECT g.pipeline || g.stage, 'the tallies say ' || sum(m.told - m.found) || ' more ' || g.what
     || ' of some minutes than the rows of these, and ' || g.jobs || ' are gone'
