@@ -32,6 +32,7 @@ class Feed:
     def __init__(self, checker: _Judge) -> None:
         self._checker = checker
         self._committed: dict[int, list[Told]] = {}
+        self._owners: dict[int, str] = {}
         self._heard: dict[int, int] = {}
 
     def heard(self, page: ChangePage) -> None:
@@ -46,6 +47,9 @@ class Feed:
         told = (one.kind, one.token, one.state)
         if not next_ones or next_ones[0] != told:
             self._checker.broken("E17", f"#{one.no}: heard {told}, next is {next_ones[:1]}")
+        if one.owner != self._owners[one.no]:
+            meant = self._owners[one.no]
+            self._checker.broken("E17", f"#{one.no}: heard of owner {one.owner!r}, it is {meant!r}")
         self._heard[one.no] = before + 1
 
     def heard_all(self, reader: Reader, cursor: str) -> None:
@@ -68,21 +72,23 @@ class Feed:
     def _enqueue(
         self, answers: list[Enqueued], jobs: Sequence[NewJob], *, within: object = None
     ) -> None:
-        for answer in answers:
-            self._accepted(answer)
+        for answer, job in zip(answers, jobs, strict=True):
+            self._accepted(answer, job)
 
     def _tick(self, answer: Enqueued | None, tick: Tick) -> None:
         if answer is not None:
-            self._accepted(answer)
+            self._accepted(answer, tick.job)
 
     def _begin(self, answer: Claim | Enqueued, job: NewJob, **_: Any) -> None:
         if isinstance(answer, Enqueued):
-            self._accepted(answer)
+            self._accepted(answer, job)
         elif isinstance(answer, Claim) and answer.no not in self._committed:
+            self._owners[answer.no] = job.owner
             self._committed[answer.no] = [(ChangeKind.JOB_ACCEPTED, 1, "processing")]
 
-    def _accepted(self, answer: Enqueued) -> None:
+    def _accepted(self, answer: Enqueued, job: NewJob) -> None:
         if answer.no not in self._committed:
+            self._owners[answer.no] = job.owner
             self._committed[answer.no] = [(ChangeKind.JOB_ACCEPTED, 0, "queued")]
         elif answer.revived:
             told = self._committed[answer.no]

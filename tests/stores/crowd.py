@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from perdure.ports import Reader
+from perdure.stores.postgres.record import OWNER_LINES
 from tests.stores import kit
 from tests.stores.kit import MEMORY
 from tests.stores.postgres.kit import Place as PostgresPlace
@@ -67,6 +68,12 @@ SELECT {owner}, fingerprint, pipeline, stage, failed_reason, error_kind, '', cou
 FROM perdure_jobs WHERE failed_reason IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7
 """
 _FILL_OWNERS = "INSERT INTO perdure_owners (owner, open) SELECT owner, count(*) FROM perdure_jobs GROUP BY owner"
+# As fifteen working processes may leave them: as many lines each as are not added up yet, of batches of a hundred.
+_FILL_OWNERS_ENDED = """
+INSERT INTO perdure_owners_ended (owners)
+SELECT (SELECT array_agg('owner-' || ((n * 7 + i) % 998)) FROM generate_series(1, 99) AS i) || 'big'::text
+FROM generate_series(1, {lines}) AS n
+"""
 _SERIES = """(
     WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s
 )"""
@@ -110,6 +117,7 @@ def fill_postgres(run: Callable[[str], object], jobs: int, lanes: int = LANES) -
     series = "generate_series(1, {count})"
     for one in _statements(jobs, lanes, id="gen_random_uuid()", series=series):
         run(one.replace("AS s", "AS s (n)"))
+    run(_FILL_OWNERS_ENDED.format(lines=15 * OWNER_LINES))
     run("VACUUM ANALYZE perdure_jobs, perdure_owned, perdure_attempts, perdure_lanes")
 
 

@@ -76,6 +76,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
     ),
     "lane_of_no_lane": (job("lane = 777777", "no7"), "{id7}"),
     "lives_differ": (job("retries_manual = 1", "no7"), "{id7}"),
+    "minutes_differ": (["UPDATE perdure_flows SET minute = minute - 3 WHERE stage = 'two'"], "p, stage two"),
     "owners_differ": (["INSERT INTO perdure_owners VALUES ('nobody', 0, 1)"], "nobody"),
     "owned_differs": (job("owner = 'ann'", "no7"), "{id7}"),
     "past_unreadable": (job("past = 'oops'", "no7"), "{id7}"),

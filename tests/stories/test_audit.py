@@ -100,6 +100,9 @@ DAMAGES = {
     "a flow is wrong": Damage(
         "flows_differ", "UPDATE perdure_flows SET tokens_in = tokens_in + 1", subject="walk, stage"
     ),
+    "what has happened is said of another minute": Damage(
+        "minutes_differ", "UPDATE perdure_flows SET minute = minute - 3", subject="walk"
+    ),
     "dead letters are wrongly counted": Damage(
         "deaths_differ",
         "INSERT INTO perdure_deaths VALUES ('', 'f', 'walk', 'work', 'fatal', 'k', 'c', 0, 1, 1, 1, 1)",

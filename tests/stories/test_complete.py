@@ -32,7 +32,10 @@ def shop(story: Story) -> Story:
 
 
 def assert_rows_are_the_successes(story: Story, *stages: str) -> int:
-    """Exactly: one row of the app for each success of a stage, and none without; how many jobs have succeeded."""
+    """Exactly: one row of the app for each success of a stage, and none without; how many jobs have succeeded.
+
+    So of the last stage there are as many rows as jobs that have succeeded, and those of the same jobs.
+    """
     rows = [(n, stage) for n, stage in story.rows("SELECT n, stage FROM saved")]
     done = story.rows(
         "SELECT j.payload, a.stage FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job "
@@ -42,6 +45,10 @@ def assert_rows_are_the_successes(story: Story, *stages: str) -> int:
     assert len(rows) == len(set(rows))
     ended = story.rows("SELECT payload FROM perdure_jobs WHERE state = 'succeeded'")
     assert {(number_in(payload), stage) for (payload,) in ended for stage in stages} <= set(rows)
+    last = [n for n, stage in rows if stage == stages[-1]]
+    assert sorted(last) == sorted(number_in(payload) for (payload,) in ended)
+    if len(stages) == 1:
+        assert len(rows) == len(ended)
     story.assert_audit_is_clean()
     return len(ended)
 

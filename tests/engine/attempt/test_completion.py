@@ -74,8 +74,8 @@ class Shop(Played):
     def start(self, claims: Sequence[Claim]) -> None:
         self.running.extend(claims)
 
-    def claimed(self) -> Claim:
-        self.place.put()
+    def claimed(self, **changes: object) -> Claim:
+        self.place.put(**changes)
         self.pump.once()
         return self.running[-1]
 
@@ -219,14 +219,14 @@ def test_the_gate_is_told_after_the_store_has_answered(single, monkeypatch):
 
 
 def test_a_transaction_that_is_open_for_long_is_told_once(single, caplog):
-    claim = single.claimed()
+    claim = single.claimed(request_id="req-7")
     own = single.completed(claim)
     with caplog.at_level(logging.WARNING, "perdure"):
         for _ in range(5):
             single.ended(claim)
             single.place.clock.push(3.0)
     (told,) = [one for one in caplog.messages if "still open" in one]
-    assert claim.id in told
+    assert f"job {claim.id} (request req-7) has ended" in told
     own.rollback()
     single.pump.once()
     assert single.state(claim) is State.FAILED

@@ -61,6 +61,80 @@ def test_a_column_that_only_one_store_has_would_be_noticed(place):
     }
 
 
+# Every index of the wide row, on both stores. Of those without a condition a claim and a success change no column: in
+# PostgreSQL they would have to write them all anew. No column is in any of them that only lists by owner or by change ask for.
+INDEXES_OF_JOBS = {
+    "perdure_jobs_ready": "lane, isolation, rank_at, no",
+    "perdure_jobs_later": "lane, isolation, due_at",
+    "perdure_jobs_suspect": "isolation, lane",
+    "perdure_jobs_held": "worker",
+    "perdure_jobs_failed": "pipeline, stage, failed_reason, error_kind",
+    "perdure_jobs_deadline": "deadline_at",
+    "perdure_jobs_run": "run, no",
+    "perdure_jobs_redrive": "redrive_run, no",
+    "perdure_jobs_fair_ready": "lane, rank_at",
+    "perdure_jobs_fair_waiting": "owner, lane, rank_at",
+    "perdure_jobs_key": "owner, pipeline, key, coalesce(run, 0)",
+    "perdure_jobs_run_ended": "run, finished_at, no",
+    "perdure_jobs_redrive_ended": "redrive_run, finished_at, no",
+    "perdure_jobs_fingerprint": "fingerprint, no",
+}  # all of them have a condition
+WHOLE = {"no", "id"}  # the columns of those that every row is in
+
+
+def indexes_of_jobs(texts: list[str]) -> tuple[dict[str, str], set[str]]:
+    """Of the indexes of jobs, the columns of those with a condition, by name, and of the others."""
+    found: dict[str, str] = {}
+    whole: set[str] = set()
+    for text in texts:
+        short = re.sub(r"\s+", " ", text.lower()).replace("(0)::bigint", "0")
+        name, columns, condition = re.fullmatch(
+            r"create (?:unique )?index (\w+) on (?:public\.)?perdure_jobs (?:using btree )?\((.*?)\)( where .*)?", short
+        ).groups()  # fmt: skip
+        if condition is None:
+            whole.add(columns)
+        else:
+            found[name] = columns
+    return found, whole
+
+
+def indexes_on_postgres(place: Place) -> tuple[dict[str, str], set[str]]:
+    rows = place.rows("SELECT indexdef FROM pg_indexes WHERE tablename = 'perdure_jobs'")
+    return indexes_of_jobs([text for (text,) in rows])
+
+
+def indexes_on_sqlite(*more: str) -> tuple[dict[str, str], set[str]]:
+    store = sqlite_kit.Place(MEMORY)
+    store.damage(*more)
+    rows = store.rows(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'perdure_jobs'"
+    )
+    made = indexes_of_jobs([text for _, text in rows if text is not None])
+    own = {
+        ", ".join(row[2] for row in store.rows(f"PRAGMA index_info({name})"))
+        for name, text in rows
+        if text is None
+    }
+    store.close()
+    return made[0], made[1] | own
+
+
+def test_the_row_of_a_job_is_in_these_indexes_and_no_others(place):
+    """Each costs every job something; one over a column that a claim or a success changes would be rewritten by each."""
+    assert indexes_on_postgres(place) == (INDEXES_OF_JOBS, WHOLE)
+    assert indexes_on_sqlite() == (
+        INDEXES_OF_JOBS,
+        WHOLE - {"no"},
+    )  # the table itself goes by number
+
+
+def test_one_more_index_of_jobs_would_be_noticed(place):
+    more = "CREATE INDEX perdure_jobs_updated ON perdure_jobs (owner, updated_at)"
+    alter(place.url, more)
+    for _, whole in (indexes_on_postgres(place), indexes_on_sqlite(more)):
+        assert "owner, updated_at" in whole
+
+
 ALLOWED = [
     ("perdure_jobs", "state", State),
     ("perdure_jobs", "failed_reason", FailedReason),

@@ -187,10 +187,11 @@ class Completions:
         if now - busy_at >= _TELL_S:
             self._busy_at[key] = math.inf  # once
             log.warning(
-                "stage %r of job %s has ended, and the transaction in which it called complete() is still open: "
-                "commit it or roll it back, or close its connection; until then the job cannot be settled",
+                "stage %r of job %s (request %s) has ended, and the transaction in which it called complete() is "
+                "still open: commit it or roll it back, or close its connection; until then the job cannot be settled",
                 claim.stage,
                 claim.id,
+                claim.request_id,
             )
 
 

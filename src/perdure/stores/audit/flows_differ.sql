@@ -1,5 +1,6 @@
 -- What has happened, as the tallies say, is what the rows show, and what those showed that were pruned. A job that was
--- revived had failed.
+-- revived had failed, and every life of a job but its first was a revival. Of jobs that were pruned nobody knows how many
+-- lives they had: where some were, there may be more revivals than the lives that are left.
 SELECT pipeline || ', stage ' || stage, 'the tallies say ' || told || ' ' || what || ', the rows show ' || found
 FROM (
     SELECT pipeline, stage, what, sum(told) AS told, sum(found) AS found
@@ -41,3 +42,17 @@ FROM (
     GROUP BY pipeline, stage, what
 ) AS sums
 WHERE told <> found
+UNION ALL
+SELECT pipeline, 'the tallies say ' || revived || ' revived, the rows show ' || lives || ', and ' || pruned || ' were pruned'
+FROM (
+    SELECT pipeline, sum(revived) AS revived, sum(pruned) AS pruned, sum(lives) AS lives
+    FROM (
+        SELECT pipeline, CASE WHEN minute < 0 THEN 0 ELSE revived END AS revived,
+            CASE WHEN minute < 0 THEN created ELSE 0 END AS pruned, 0 AS lives
+        FROM perdure_flows
+        UNION ALL
+        SELECT pipeline, 0, 0, life - 1 FROM perdure_jobs WHERE life > 1
+    ) AS both_sides
+    GROUP BY pipeline
+) AS pipelines
+WHERE revived < lives OR (revived > lives AND pruned = 0)

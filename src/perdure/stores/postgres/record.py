@@ -1,12 +1,13 @@
 """Records on their way to the server and receipts on their way back: one JSON value each, or arrays by column."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import psycopg
 
-from perdure.model.errors import WorkerDead
+from perdure.model.errors import StoreError, WorkerDead
 from perdure.model.jobs import (
     ZERO,
     Attempt,
@@ -25,15 +26,35 @@ from perdure.stores.columns import COUNTED, counted
 from perdure.stores.moments import maybe_us, seconds_us, to_us
 from perdure.stores.plain_success import is_plain
 from perdure.stores.postgres.claim import array
+from perdure.stores.postgres.connection import PostgresConnection
 from perdure.stores.postgres.connection_pool import Cx
 from perdure.stores.postgres.errors import ROW_CLASSES
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.rows import Row, claim_out, delay_us, encode, past_in
 
 UNWRITABLE = (psycopg.Error, ValueError, OverflowError, TypeError)
+OWNER_LINES = (
+    50  # of a process, not added up yet: who asks for an owner's open jobs reads all that there are
+)
 
 _answer = msgspec.json.Decoder()
 _UNCOUNTED = frozenset({ZERO, replace(ZERO, starts=1)})
+
+
+class OwnerLines:
+    """The lines with the owners of successes that the batches of a process may have left since it last added them up."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._left = 0
+
+    def add(self) -> None:
+        """One more batch; when there are enough, they are added up."""
+        self._left += 1
+        if self._left >= OWNER_LINES:
+            self._left = 0
+            with suppress(StoreError):  # the batch stands; the upkeep adds up as well
+                self._connection.resend(lambda cx: cx.execute(SQL.owners_ended_fold))
 
 
 def parameters(

@@ -59,6 +59,7 @@ from perdure.stores.postgres.gates import PostgresGates
 from perdure.stores.postgres.notify import NotifyListener, NotifySender
 from perdure.stores.postgres.record import (
     UNWRITABLE,
+    OwnerLines,
     check_alive,
     claims_of,
     done_rows,
@@ -86,6 +87,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         self._notify_listener = NotifyListener(connection)
         self._short = False  # whether the last claim found less than it asked for
         self._lanes = KnownLanes()
+        self._owner_lines = OwnerLines(connection)
 
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
@@ -93,7 +95,9 @@ class PostgresStore(PostgresCompleting, PostgresGates):
             found = _lane_nos(cx, wanted)
         missing = sorted({lane for lane in wanted if lane not in found}, key=repr)
         if missing:
-            found |= self._connection.write(lambda cx, _: _add_lanes(cx, missing))
+            found |= self._connection.write(
+                lambda cx, _: {one: _add_lane(cx, one) for one in missing}
+            )
         self._lanes.learn(found)
         return found
 
@@ -132,6 +136,8 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         done = self._take_turn(records, asked, by)
         if asked is None and any(one.state is State.QUEUED and not one.delay_s for one in records):
             self._notify_sender.tell()  # who claims nothing leaves what is queued to others
+        if records:
+            self._owner_lines.add()
         return done
 
     def _take_turn(
@@ -151,8 +157,7 @@ class PostgresStore(PostgresCompleting, PostgresGates):
         """Seconds until the order could be served: 0 for now, None when nothing waits."""
         with self._connection.autocommit() as cx:
             where = self._waiting_parameters(order, lanes_of(order))
-            wait_s, _ = _wait_of(cx.execute(SQL.waiting, where))
-        return wait_s
+            return _wait_of(cx.execute(SQL.waiting, where))[0]
 
     def has_changed(self) -> bool:
         """Whether a hint has come since the last call."""
@@ -388,10 +393,6 @@ def _lane_nos(cx: Cx, wanted: Sequence[Lane]) -> dict[Lane, int]:
     rows = [{"place": place, **asdict(lane)} for place, lane in enumerate(wanted)]
     found = cx.execute(SQL.lanes_find, {"lanes": encode(rows)}).fetchall()
     return {wanted[place]: no for no, place in found}
-
-
-def _add_lanes(cx: Cx, lanes: Sequence[Lane]) -> dict[Lane, int]:
-    return {lane: _add_lane(cx, lane) for lane in lanes}
 
 
 def _add_lane(cx: Cx, lane: Lane) -> int:

@@ -1,10 +1,15 @@
 -- Add up what each backend has counted. What struck nobody for a month is forgotten; of what is counted for all owners the
--- sum stays, without the fingerprint. Rows in use meanwhile stay.
+-- sum stays, without the fingerprint. Rows in use meanwhile stay, and then nothing of theirs is forgotten: what is still to be
+-- added may be letters, whose first time this is.
 WITH gone AS (
     DELETE FROM perdure_deaths WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM perdure_deaths
-        WHERE writer <> 0 OR (letters = 0 AND fingerprint <> '' AND last_at < %(old)s::bigint)
-        LIMIT 10000 FOR UPDATE SKIP LOCKED
+        SELECT d.ctid FROM perdure_deaths AS d
+        WHERE d.writer <> 0 OR (d.letters = 0 AND d.fingerprint <> '' AND d.last_at < %(old)s::bigint AND NOT EXISTS (
+            SELECT 1 FROM perdure_deaths AS w
+            WHERE w.owner = d.owner AND w.fingerprint = d.fingerprint AND w.pipeline = d.pipeline AND w.stage = d.stage
+            AND w.reason = d.reason AND w.kind = d.kind AND w.code = d.code AND w.writer <> 0
+        ))
+        LIMIT 10000 FOR UPDATE OF d SKIP LOCKED
     ))
     RETURNING *
 ),
