@@ -409,7 +409,7 @@ def test_an_async_stage_that_swallows_its_cancellation_is_a_lost_slot(work):
     )
     id = shop.put(1)
     shop.start()
-    until(lambda: any(one.begun for _, one in [*shop.worker._runner._runs.values()]), "it runs")
+    until(lambda: any(one.has_begun for _, one in [*shop.worker._runner._runs.values()]), "it runs")
     assert shop.notes.of(EventName.WORKER_RECYCLED) == []
     taken_away(shop, id)
     until(lambda: shop.notes.of(EventName.WORKER_RECYCLED), "it recycles")
