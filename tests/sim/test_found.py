@@ -238,3 +238,11 @@ def test_a_call_that_was_queued_and_is_sent_again_is_not_given_what_a_worker_has
     (claim,) = store.turn((), ClaimOrder(worker, 1, (no,)), by=worker).claims
     again = store.begin(job, worker=caller, hard_s=9.0, on_lost=OnLost.HAND_OVER)
     assert (claim.id, again) == (job.id, first)
+
+
+def test_an_answer_to_one_probe_of_several_tells_of_the_next_ones_job(clock):
+    """Only the last of them told when it was answered, so an item that always fails held the gate between two probes."""
+    settings, now = GateSettings(flow_after=2), clock.now()
+    gate = Gate("u", GateState.PROBING, 7, cause=HoldCause.TRIP, probe_first=True)
+    gate = end_probe(gate, settings, word=WELL, generation=7, now=now, chance=0.5).gate
+    assert (gate.state, gate.passes, gate.answered_at) == (GateState.HELD, 1, now)

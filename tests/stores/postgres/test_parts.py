@@ -12,7 +12,10 @@ from tests.stores.postgres.kit import Place
 
 @pytest.fixture
 def trips(monkeypatch) -> list[str]:
-    """What this thread sends and waits for: a pipeline, or a statement outside of one."""
+    """What this thread sends and waits for: a pipeline, or a statement outside of one.
+
+    Not what sets a new connection up: whoever tells others of new jobs may have the one that we had.
+    """
     made: list[str] = []
     us = threading.get_ident()
     pipeline, execute = LentConnection.pipeline, LentConnection.execute
@@ -22,7 +25,8 @@ def trips(monkeypatch) -> list[str]:
         return pipeline(self)
 
     def counted_execute(self, query, *values, **options):
-        made.extend(["statement"] if threading.get_ident() == us else [])
+        of_set_up = options.get("prepare") is False or str(query).startswith("SET ")
+        made.extend(["statement"] if threading.get_ident() == us and not of_set_up else [])
         return execute(self, query, *values, **options)
 
     monkeypatch.setattr(LentConnection, "pipeline", counted_pipeline)

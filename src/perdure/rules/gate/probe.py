@@ -143,7 +143,14 @@ def _pass_step(
     if passes < settings.flow_after:
         due_at = latest(now, gate.held_until)
         return step_along(
-            gate, GateMove.PASS, now, text, passes=passes, held_until=due_at, undecided=0
+            gate,
+            GateMove.PASS,
+            now,
+            text,
+            passes=passes,
+            held_until=due_at,
+            undecided=0,
+            answered_at=answered_at,
         )
     era = gate.generation + 1
     text = f"flowing: {text}"
