@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import socket
 import subprocess
 import sys
 from dataclasses import fields
@@ -13,7 +12,7 @@ from perdure import App, Item, Pipeline
 from perdure.rules.gate.window import WindowSettings
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
-from tests.house.walkthrough import FILE_NAME, Walk, steps
+from tests.house.walkthrough import FILE_NAME, Walk, on_free_ports, steps
 
 PAGES = [
     "howto-enqueueing.md",
@@ -84,9 +83,7 @@ def test_a_reader_who_types_what_a_how_to_says_sees_what_it_shows(name, walk):
 @pytest.mark.story
 def test_a_reader_who_types_what_the_page_on_http_says_sees_what_it_shows(walk):
     page = (ROOT / "docs" / "howto-http.md").read_text(encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    walk.through(page.replace("8000", port))
+    walk.through(on_free_ports(page))
     assert sum(one.startswith("curl") for one in walk.typed) == 6
 
 

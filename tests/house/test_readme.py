@@ -16,7 +16,15 @@ from perdure.model.views import Books, FailureGroup
 from perdure.surfaces.cli.demo import report
 from tests.house.markdown import fences
 from tests.house.tree import ROOT
-from tests.house.walkthrough import BIN, Untrue, Walk, make_targets, shown_pattern, steps
+from tests.house.walkthrough import (
+    BIN,
+    Untrue,
+    Walk,
+    make_targets,
+    on_free_ports,
+    shown_pattern,
+    steps,
+)
 
 DOCUMENTS = ["README.md", "docs/tutorial.md"]
 EXTRAS = ("postgres", "http", "checks")
@@ -58,7 +66,7 @@ def running(pid: int) -> bool:
 @pytest.mark.story
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_reader_who_types_what_is_written_sees_what_is_shown(name, walk):
-    walk.through((ROOT / name).read_text(encoding="utf-8"))
+    walk.through(on_free_ports((ROOT / name).read_text(encoding="utf-8")))
     assert any(one.startswith("perdure worker") for one in walk.typed)
     assert any(one.startswith("perdure jobs show") for one in walk.typed)
     assert any(one.startswith("kill") for one in walk.typed)
@@ -192,7 +200,7 @@ LIES = {
         "but shows\nhello there",
     ),
     "output before a command": ("```console\nhello\n```\n", "before any command"),
-    "a worker that is not there": ("```console\n$ kill %1\n```\n", "no worker"),
+    "a worker that is not there": ("```console\n$ kill %1\n```\n", "no such job"),
     "a process that was not shown": ("```console\n$ kill -9 1\n```\n", "nobody knows how"),
 }
 

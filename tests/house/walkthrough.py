@@ -17,10 +17,12 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,12 +116,12 @@ class Walk:
     deadline_s: float = 30.0  # for one command to end
     patience_s: float = 30.0  # for what is shown to come true
     names: dict[str, str] = field(default_factory=dict)
-    worker: subprocess.Popen[bytes] | None = None
+    background: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)  # by %number
     typed: list[str] = field(default_factory=list)
     exported: dict[str, str] = field(default_factory=dict)
 
     def through(self, text: str) -> None:
-        """Walk through all blocks in order; the worker, if there is one, ends with the walk."""
+        """Walk through all blocks in order; what runs in the background ends with the walk."""
         try:
             for block in fences(text):
                 named = FILE_NAME.match(block.lines[0]) if block.lines else None
@@ -131,7 +133,8 @@ class Walk:
                     for step in steps(block):
                         self.type(step)
         finally:
-            self._end_worker(gently=False)
+            for number in sorted(self.background):
+                self._end(number)
 
     def _python(self, block: Fence) -> None:
         named = FILE_NAME.match(block.lines[0])
@@ -153,8 +156,8 @@ class Walk:
         match words:
             case ["perdure", "demo"]:  # half a minute; test_readme.py compares its words
                 pass
-            case ["perdure", *arguments] if arguments and arguments[-1] == "&":
-                self._start(where, arguments[:-1], step.shown)
+            case ["perdure" | "python" as program, *arguments, "&"]:
+                self._start(where, [str(BIN / program), *arguments], step.shown)
             case ["perdure", *arguments]:
                 command = [str(BIN / "perdure"), *self._renamed(arguments)]
                 again = " ".join(arguments).startswith(READING) and step.shown is not None
@@ -170,8 +173,8 @@ class Walk:
                 renamed = re.sub(NAMED, lambda one: self.names.get(one[0], one[0]), step.command)
                 shell = ["sh", "-c", renamed]
                 self._compare(where, step.shown, lambda: self._run(where, shell).rstrip() + "\n")
-            case ["kill", "%1"]:
-                self._end_worker(gently=True)
+            case ["kill", job] if re.fullmatch(r"%\d", job):
+                self._end_gently(where, int(job[1:]))
             case ["kill", "-9", pid] if pid in self.names:
                 os.kill(int(self.names[pid]), signal.SIGKILL)
             case ["touch", name] if "/" not in name:
@@ -229,15 +232,14 @@ class Walk:
             seen = look()
         self.names.update({name: match[f"n{at}"] for at, name in enumerate(unbound)})
 
-    # -- the worker ------------------------------------------------------------------------
+    # -- in the background -----------------------------------------------------------------
 
-    def _start(self, where: str, arguments: Sequence[str], shown: Sequence[str] | None) -> None:
-        if self.worker is not None:
-            raise Untrue(f"{where}: the worker before it was not stopped")
-        log = self.folder / "worker.log"
+    def _start(self, where: str, command: Sequence[str], shown: Sequence[str] | None) -> None:
+        number = max(self.background, default=0) + 1  # as a shell counts its jobs
+        log = self.folder / f"background-{number}.log"
         with log.open("wb") as output:
-            self.worker = subprocess.Popen(
-                [str(BIN / "perdure"), *arguments],
+            self.background[number] = subprocess.Popen(
+                command,
                 cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -246,25 +248,37 @@ class Walk:
             )
         self._compare(where, shown, lambda: log.read_text("utf-8"), again=True, from_start=False)
 
-    def _end_worker(self, *, gently: bool) -> None:
-        worker, self.worker = self.worker, None
-        if worker is None:
-            if gently:
-                raise Untrue("kill %1: there is no worker in the background")
-            return
-        worker.send_signal(signal.SIGTERM)
+    def _end_gently(self, where: str, number: int) -> None:
+        if number not in self.background:
+            raise Untrue(f"{where}: there is no such job in the background")
+        listens = self.background[number].args[0].endswith("perdure")  # a plain script just ends
+        if (status := self._end(number)) != (0 if listens else -signal.SIGTERM):
+            raise Untrue(f"{where}: it ended with {status} after SIGTERM")
+
+    def _end(self, number: int) -> int:
+        process = self.background.pop(number)
+        process.send_signal(signal.SIGTERM)
         try:
-            status = worker.wait(self.deadline_s)
+            return process.wait(self.deadline_s)
         except subprocess.TimeoutExpired:
-            worker.kill()  # its children see their pipe close
-            status = worker.wait(self.deadline_s)
-        if gently and status != 0:
-            raise Untrue(f"the worker ended with {status} after SIGTERM")
+            process.kill()  # its children see their pipe close
+            return process.wait(self.deadline_s)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if "PERDURE" not in name}
         kept["PATH"] = f"{BIN}{os.pathsep}{kept.get('PATH', '')}"
         return {**kept, **self.exported, "PERDURE_LOG_FORMAT": "text"}  # as on a terminal
+
+
+def on_free_ports(text: str) -> str:
+    """A document whose servers listen where nothing else does: 80xx stands for a port of this run."""
+    with ExitStack() as kept:
+        free: dict[str, str] = {}
+        for port in re.findall(r"\b80\d\d\b", text):
+            if port not in free:
+                place = kept.enter_context(socket.create_server(("127.0.0.1", 0)))
+                free[port] = str(place.getsockname()[1])
+    return re.sub(r"\b80\d\d\b", lambda one: free[one[0]], text)
 
 
 def make_targets(makefile: str) -> Iterator[str]:
