@@ -28,6 +28,7 @@ from perdure.engine.batch.unattended import Attendance
 from perdure.engine.enqueue import Item, bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
+from perdure.engine.pauses import Absence, Pauses
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import (
     CallerError,
@@ -49,7 +50,7 @@ from perdure.model.runs import RunStatus, RunView
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
 _CHUNK = 1_000
 _CHUNK_S = 0.5
-_PAUSE_S, _PAUSE_S_MAX = 0.05, 1.0
+_PAUSES = (0.05, 1.0, 2.0)
 _SAY_EVERY_S = 30.0
 
 Bad = Callable[[int, PayloadRefused], None]
@@ -349,21 +350,19 @@ def feed(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Fed:
     """Feed until the items are in and the run is sealed, or it is stopped; a store that is away is waited for, for a while."""
-    pause_s, away_at = _PAUSE_S, math.inf
+    pauses, away = Pauses(*_PAUSES), Absence(FEEDER_AWAY_S_MAX, monotonic)
     while not feeder.over:
         try:
             went_on = feeder.once()
-            away_at = math.inf
+            away.end()
         except StoreUnavailable:
-            away_at = min(away_at, monotonic())
-            if monotonic() - away_at > FEEDER_AWAY_S_MAX:
+            if away.is_too_long():
                 raise
             went_on = False
         if went_on:
-            pause_s = _PAUSE_S
+            pauses.begin()
         else:
-            rest(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            rest(pauses.next_s())
     return feeder.fed
 
 
