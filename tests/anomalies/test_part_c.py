@@ -95,7 +95,7 @@ ELSEWHERE = {
     "samples 4": [
         ("tests/engine/operate/test_bulks.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
         ("tests/engine/operate/test_bulks.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
-        ("tests/surfaces/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
+        ("tests/surfaces/cli/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
     ],
 }  # fmt: skip
 
