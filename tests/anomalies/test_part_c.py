@@ -81,9 +81,12 @@ from tests.engine.upkeep.upkeeping import upkeep
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 AT_ONCE = Policy(
-    "at once", attempts_max=4, backoff=Backoff("fixed", base_s=0.0), jitter=Jitter("none"),
+    "at once",
+    attempts_max=4,
+    backoff=Backoff("fixed", base_s=0.0),
+    jitter=Jitter("none"),
     otherwise=RETRY,
-)  # fmt: skip
+)
 ONCE = Policy("once", attempts_max=1, otherwise=FAIL)
 
 ELSEWHERE = {
