@@ -91,7 +91,8 @@ class Fed(Struct, frozen=True):
 class FeedTerms(Struct, frozen=True):
     """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there.
 
-    ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own.
+    ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own. ``seal`` says that
+    after the last item the run has all.
     """
 
     owner: str = ""
@@ -103,6 +104,7 @@ class FeedTerms(Struct, frozen=True):
     backlog_max: int | None = BACKLOG_MAX
     bad: Bad | None = None
     request_id: Key | None = None
+    seal: bool = True
 
     def __post_init__(self) -> None:
         backlog_max = self.backlog_max
@@ -111,7 +113,7 @@ class FeedTerms(Struct, frozen=True):
 
 
 class Feeder:
-    """Feeds one run; ``once`` takes one chunk of its items, and seals it after the last if ``seal`` says so."""
+    """Feeds one run; ``once`` takes one chunk of its items, and seals it after the last if its terms say so."""
 
     def __init__(
         self,
@@ -122,7 +124,6 @@ class Feeder:
         *,
         ids: Ids,
         terms: FeedTerms,
-        seal: bool = True,
         by: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -135,7 +136,6 @@ class Feeder:
         self._first_no = math.inf  # of the jobs that this call has made
         self._ids = ids
         self._terms = terms
-        self._seal = seal
         self._by = by or f"{socket.gethostname()}:{os.getpid()}"
         self._monotonic = monotonic
         self._attendance = Attendance(runs.reader, runs.observers, monotonic=monotonic)
@@ -188,7 +188,7 @@ class Feeder:
 
     def _end(self) -> None:
         with self._signing:
-            if self._seal:
+            if self._terms.seal:
                 self.run = self._runs.seal(self.run)
             self.over = True
 
