@@ -81,9 +81,12 @@ from tests.engine.upkeep.upkeeping import upkeep
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 AT_ONCE = Policy(
-    "at once", attempts_max=4, backoff=Backoff("fixed", base_s=0.0), jitter=Jitter("none"),
+    "at once",
+    attempts_max=4,
+    backoff=Backoff("fixed", base_s=0.0),
+    jitter=Jitter("none"),
     otherwise=RETRY,
-)  # fmt: skip
+)
 ONCE = Policy("once", attempts_max=1, otherwise=FAIL)
 
 ELSEWHERE = {
@@ -95,7 +98,7 @@ ELSEWHERE = {
     "samples 4": [
         ("tests/engine/operate/test_bulks.py", "test_all_dead_letters_are_driven_again_whatever_the_pages"),
         ("tests/engine/operate/test_bulks.py", "test_dead_letters_are_discarded_and_stay_in_the_books"),
-        ("tests/surfaces/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
+        ("tests/surfaces/cli/test_cli.py", "test_jobs_are_listed_by_state_and_pipeline_and_page"),
     ],
 }  # fmt: skip
 

@@ -40,9 +40,11 @@ every_way = pytest.mark.parametrize(("store", "way"), WAYS, ids=name)
 both_stores = pytest.mark.parametrize("store", STORES)
 
 AT_ONCE = Policy(
-    "at-once", attempts_max=3, backoff=Backoff(Curve.FIXED, base_s=0.0),
+    "at-once",
+    attempts_max=3,
+    backoff=Backoff(Curve.FIXED, base_s=0.0),
     rules={Kind.NETWORK: Rule(Action.RETRY)},
-)  # fmt: skip
+)
 
 Own = Callable[[], Any]
 

@@ -25,9 +25,17 @@ SOME = [
     for one in EACH
 ]
 TINY = Sizes(
-    rounds=1, jobs=20, jobs_slow=5, retries=20, retries_pgqueuer=10, retries_slow=3, singles=5, samples=2,
-    steady=10, in_flight=10,
-)  # fmt: skip
+    rounds=1,
+    jobs=20,
+    jobs_slow=5,
+    retries=20,
+    retries_pgqueuer=10,
+    retries_slow=3,
+    singles=5,
+    samples=2,
+    steady=10,
+    in_flight=10,
+)
 
 
 @pytest.fixture

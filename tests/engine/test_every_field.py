@@ -63,9 +63,11 @@ class Row:
 
 STILL = Jitter("none")
 PLAIN = Policy(
-    "plain", backoff=Backoff("fixed", base_s=10.0), jitter=STILL,
+    "plain",
+    backoff=Backoff("fixed", base_s=10.0),
+    jitter=STILL,
     rules={"network": "retry", "rate_limited": "wait", "auth": "fail"},
-)  # fmt: skip
+)
 SYNC = replace(PLAIN, name="sync", profile="sync")
 
 

@@ -194,9 +194,12 @@ def test_a_suspect_stays_one_while_a_later_stage_counts_the_crashes_of_the_whole
     """One stage whose policy does not lay between, and a third crash among others failed the job."""
     names = {"one": 11, "two": 22, "three": 33}
     line = LaidPipeline(
-        "p", "q", "c",
-        (stage("one"), stage("two"), stage("three", policy=Policy("j", scope="job"))), names,
-    )  # fmt: skip
+        "p",
+        "q",
+        "c",
+        (stage("one"), stage("two"), stage("three", policy=Policy("j", scope="job"))),
+        names,
+    )
     claim = claim_of(counters=Counters(starts=3, crashes=2), isolation=2)
     record = recorded(SUCCEED, claim=claim, carry_on=True, line=line)
     assert (record.stage, record.isolation, record.reclaim) == ("two", 2, False)

@@ -12,9 +12,20 @@ from perdure.model.runs import RunCounts, RunStatus, RunView
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 RUN = RunView(
-    1, "id", "", "answers", "questions.jsonl", RunStatus.RUNNING, None, "{}", NOW, NOW, None,
-    RunCounts(total=3_000, succeeded=700, failed=9, cost_nusd=10**9), kinds={"invalid_request": 9},
-)  # fmt: skip
+    1,
+    "id",
+    "",
+    "answers",
+    "questions.jsonl",
+    RunStatus.RUNNING,
+    None,
+    "{}",
+    NOW,
+    NOW,
+    None,
+    RunCounts(total=3_000, succeeded=700, failed=9, cost_nusd=10**9),
+    kinds={"invalid_request": 9},
+)
 HELD = Held("upstream model is held", "for 3 s more", 2_291, ("perdure gates release model",))
 
 

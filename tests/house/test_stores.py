@@ -70,6 +70,21 @@ def test_a_coroutine_in_a_store_is_caught():
     assert asynchronous("async def claim(): ...")
 
 
+PORTS = ("store", "control", "reader")
+
+
+def contract_faults(port: str, suite: set[str]) -> list[str]:
+    """Methods of a port that stand under no noun with files of the suite, and files that it names and has not."""
+    faults, defined_by = [], set()
+    for line in port.splitlines():
+        if line.startswith("    # "):
+            defined_by = {*re.findall(r"`(\w+\.py)`", line)}
+            faults += [f"there is no {file}" for file in sorted(defined_by - suite)]
+        elif line.startswith("    def ") and not defined_by:
+            faults.append(f"nothing defines {line.split('(')[0].split()[-1]}")
+    return faults
+
+
 def unnamed_contracts(ports: str, suite: dict[str, str]) -> list[str]:
     """Files of the contract suite that have tests, and that no port names."""
     return [
@@ -77,20 +92,25 @@ def unnamed_contracts(ports: str, suite: dict[str, str]) -> list[str]:
     ]
 
 
-def test_the_ports_name_every_file_of_the_suite_that_defines_them():
-    ports = "\n".join(
-        ast.get_docstring(ast.parse(path.read_text())) or ""
-        for path in (SOURCES / "ports").glob("*.py")
-    )
+def test_the_ports_name_by_noun_every_file_of_the_suite_that_defines_them():
+    ports = [(SOURCES / "ports" / f"{name}.py").read_text() for name in PORTS]
     folder = SOURCES / "testing" / "store_contract"
     suite = {path.name: path.read_text() for path in sorted(folder.glob("*.py"))}
     assert "claim.py" in suite
-    assert unnamed_contracts(ports, suite) == []
+    assert [fault for port in ports for fault in contract_faults(port, set(suite))] == []
+    assert unnamed_contracts("\n".join(ports), suite) == []
 
 
 def test_a_file_of_the_suite_that_no_port_names_is_caught():
     suite = {"claim.py": "    def test_a(self): ...", "fresh_store.py": "    def put(self): ..."}
     assert unnamed_contracts("`enqueue.py`", suite) == ["claim.py"]
+
+
+def test_a_method_that_nothing_defines_and_a_file_that_is_not_there_are_caught():
+    port = (
+        "    def lanes(self): ...\n    # Claims: `claim.py`, `gone.py`.\n    def turn(self): ...\n"
+    )
+    assert contract_faults(port, {"claim.py"}) == ["nothing defines lanes", "there is no gone.py"]
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -740,11 +740,17 @@ evidences = st.builds(
     message=st.text(max_size=50) | words,
     status=st.none() | st.integers() | st.sampled_from([200, 402, 429, 503]),
     headers=st.lists(
-        st.tuples(st.sampled_from(["retry-after", "x-should-retry"]), st.text(max_size=20)), max_size=2
+        st.tuples(st.sampled_from(["retry-after", "x-should-retry"]), st.text(max_size=20)),
+        max_size=2,
     ).map(tuple),
-    codes=st.lists(st.sampled_from([*known_codes, "finish:length", "odd", ""]), max_size=3).map(tuple),
+    codes=st.lists(st.sampled_from([*known_codes, "finish:length", "odd", ""]), max_size=3).map(
+        tuple
+    ),
     facts=st.lists(
-        st.tuples(st.sampled_from(["message", "quotaId", "resets_at", "originalStatusCode"]), st.text() | words),
+        st.tuples(
+            st.sampled_from(["message", "quotaId", "resets_at", "originalStatusCode"]),
+            st.text() | words,
+        ),
         max_size=3,
     ).map(tuple),
     sqlstate=st.none() | st.text(max_size=6) | st.sampled_from(["57014", "08P01", "40001"]),
@@ -752,7 +758,7 @@ evidences = st.builds(
     kind=st.none() | st.sampled_from(Kind),
     wait_s=st.none() | st.floats(),
     causes=st.lists(names, max_size=2).map(tuple),
-)  # fmt: skip
+)
 others = st.one_of(
     st.builds(Returned, st.just("1"), st.none() | st.text(max_size=20)),
     st.builds(Snoozed, st.floats(), st.text(max_size=20)),

@@ -470,40 +470,74 @@ def test_a_success_after_the_deadline_is_a_success():
 lengths = st.floats(0.0, DELAY_S_MAX)
 counts = st.integers(0, 2**40)
 counters = st.builds(
-    Counters, starts=counts, failures=counts, waits=counts, crashes=counts, snoozes=counts,
-    probes=counts, releases=counts, waited_s=st.floats(0, 1e12),
-)  # fmt: skip
+    Counters,
+    starts=counts,
+    failures=counts,
+    waits=counts,
+    crashes=counts,
+    snoozes=counts,
+    probes=counts,
+    releases=counts,
+    waited_s=st.floats(0, 1e12),
+)
 backoffs = st.builds(
-    Backoff, st.sampled_from(["exponential", "linear", "fixed"]), base_s=lengths,
-    factor=st.floats(1.0, 100.0), cap_s=st.none() | lengths,
-)  # fmt: skip
+    Backoff,
+    st.sampled_from(["exponential", "linear", "fixed"]),
+    base_s=lengths,
+    factor=st.floats(1.0, 100.0),
+    cap_s=st.none() | lengths,
+)
 jitters = st.builds(
-    Jitter, st.sampled_from(["none", "proportional", "additive", "full"]),
-    ratio=st.floats(0, 1), add_s_max=lengths,
-)  # fmt: skip
+    Jitter,
+    st.sampled_from(["none", "proportional", "additive", "full"]),
+    ratio=st.floats(0, 1),
+    add_s_max=lengths,
+)
 hints = st.builds(
-    Hints, st.sampled_from(["floor", "exact", "ignore"]), counted=st.booleans(), s_max=lengths,
+    Hints,
+    st.sampled_from(["floor", "exact", "ignore"]),
+    counted=st.booleans(),
+    s_max=lengths,
     kinds=st.frozensets(st.sampled_from(Kind)),
-)  # fmt: skip
+)
 rules = st.builds(
-    Rule, st.sampled_from([one for one in Action if one is not Action.HAND_OVER]), attempts_max=st.none() | st.integers(1, 100),
-    backoff=st.none() | backoffs, jitter=st.none() | jitters, hint=st.none() | hints,
-)  # fmt: skip
+    Rule,
+    st.sampled_from([one for one in Action if one is not Action.HAND_OVER]),
+    attempts_max=st.none() | st.integers(1, 100),
+    backoff=st.none() | backoffs,
+    jitter=st.none() | jitters,
+    hint=st.none() | hints,
+)
 limits = st.integers(1, 1_000_000)
 policies = st.builds(
-    Policy, name=st.just("any"), attempts_max=limits, waits_max=limits,
-    wait_s_max=lengths, crashes_max=limits, snoozes_max=limits, backoff=backoffs, jitter=jitters,
-    hint=hints, rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=5),
-    otherwise=rules, scope=st.sampled_from(["stage", "job"]), crash_is_failure=st.booleans(),
-)  # fmt: skip
+    Policy,
+    name=st.just("any"),
+    attempts_max=limits,
+    waits_max=limits,
+    wait_s_max=lengths,
+    crashes_max=limits,
+    snoozes_max=limits,
+    backoff=backoffs,
+    jitter=jitters,
+    hint=hints,
+    rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=5),
+    otherwise=rules,
+    scope=st.sampled_from(["stage", "job"]),
+    crash_is_failure=st.booleans(),
+)
 standings = st.builds(
-    Standing, counters, counters,
+    Standing,
+    counters,
+    counters,
     st.none() | st.floats(-1e6, 1e9).map(lambda s: NOW + timedelta(seconds=s)),
-)  # fmt: skip
+)
 failures = st.builds(
-    Failure, st.sampled_from(Kind), st.just("a rule"), st.text(max_size=20),
+    Failure,
+    st.sampled_from(Kind),
+    st.just("a rule"),
+    st.text(max_size=20),
     st.none() | st.floats(0, 1e12),
-)  # fmt: skip
+)
 verdicts = st.one_of(
     failures,
     st.builds(Success, st.just("1")),
@@ -839,11 +873,16 @@ def test_an_uncounted_hint_is_a_wait_and_without_it_a_failure():
 
 
 SYNC = Policy(
-    "sync", profile="sync", attempts_max=2, inline_s_max=1.0, exhausted="hand_over",
-    backoff=Backoff("fixed", base_s=0.5), jitter=Jitter("none"),
+    "sync",
+    profile="sync",
+    attempts_max=2,
+    inline_s_max=1.0,
+    exhausted="hand_over",
+    backoff=Backoff("fixed", base_s=0.5),
+    jitter=Jitter("none"),
     rules={Kind.NETWORK: Rule("retry"), Kind.RATE_LIMITED: Rule("hand_over")},
     hint=Hints(kinds=frozenset(Kind)),
-)  # fmt: skip
+)
 
 
 def test_the_sync_profile_hands_over_instead_of_giving_up():

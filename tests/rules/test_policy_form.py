@@ -20,24 +20,36 @@ from perdure.rules.vocabulary import KIND_NAMES, Vocabulary
 lengths = st.floats(0.0, 1e6)
 counts = st.integers(1, 1000)
 backoffs = st.builds(
-    Backoff, st.sampled_from(["exponential", "linear", "fixed"]), base_s=lengths,
-    factor=st.floats(1.0, 100.0), cap_s=st.none() | lengths,
+    Backoff,
+    st.sampled_from(["exponential", "linear", "fixed"]),
+    base_s=lengths,
+    factor=st.floats(1.0, 100.0),
+    cap_s=st.none() | lengths,
 ) | st.builds(
     Backoff, st.just("schedule"), steps_s=st.lists(lengths, min_size=1, max_size=4).map(tuple)
-)  # fmt: skip
+)
 jitters = st.builds(
-    Jitter, st.sampled_from(["none", "proportional", "additive", "full"]),
-    ratio=st.floats(0, 1), add_s_max=lengths,
-)  # fmt: skip
+    Jitter,
+    st.sampled_from(["none", "proportional", "additive", "full"]),
+    ratio=st.floats(0, 1),
+    add_s_max=lengths,
+)
 hints = st.builds(
-    Hints, st.sampled_from(["floor", "exact", "ignore"]), counted=st.booleans(), s_max=lengths,
+    Hints,
+    st.sampled_from(["floor", "exact", "ignore"]),
+    counted=st.booleans(),
+    s_max=lengths,
     kinds=st.frozensets(st.sampled_from(Kind)),
-)  # fmt: skip
+)
 actions = st.sampled_from([one for one in Action if one is not Action.HAND_OVER])
 rules = st.builds(
-    Rule, actions, attempts_max=st.none() | counts, backoff=st.none() | backoffs,
-    jitter=st.none() | jitters, hint=st.none() | hints,
-)  # fmt: skip
+    Rule,
+    actions,
+    attempts_max=st.none() | counts,
+    backoff=st.none() | backoffs,
+    jitter=st.none() | jitters,
+    hint=st.none() | hints,
+)
 lists = (
     st.none()
     | st.sampled_from(["all", "none"])
@@ -55,9 +67,13 @@ matches = st.lists(
 ).map(tuple)
 own_words = Vocabulary("own", dict.fromkeys(Kind, "X"), {"X": Kind.UNKNOWN})
 fine_words = Vocabulary(
-    "fine", kinds={"E1": Kind.AUTH}, internal={"E2": "E1"}, stages={"a": {Kind.AUTH: "E1"}},
-    statuses={Kind.AUTH: "auth_{status}"}, wire=True,
-)  # fmt: skip
+    "fine",
+    kinds={"E1": Kind.AUTH},
+    internal={"E2": "E1"},
+    stages={"a": {Kind.AUTH: "E1"}},
+    statuses={Kind.AUTH: "auth_{status}"},
+    wire=True,
+)
 
 
 def _answered(answers, **given):
@@ -67,13 +83,26 @@ def _answered(answers, **given):
 
 answers = st.tuples(lists, st.just(Rule("fail"))) | st.tuples(st.none(), rules)
 policies = st.builds(
-    _answered, answers, name=st.sampled_from(["a", "my-policy"]), version=counts, attempts_max=counts,
-    waits_max=counts, wait_s_max=lengths, crashes_max=counts, deadline_s=st.none() | st.floats(0.001, 1e6),
-    scope=st.sampled_from(["stage", "job"]), backoff=backoffs, jitter=jitters, hint=hints,
+    _answered,
+    answers,
+    name=st.sampled_from(["a", "my-policy"]),
+    version=counts,
+    attempts_max=counts,
+    waits_max=counts,
+    wait_s_max=lengths,
+    crashes_max=counts,
+    deadline_s=st.none() | st.floats(0.001, 1e6),
+    scope=st.sampled_from(["stage", "job"]),
+    backoff=backoffs,
+    jitter=jitters,
+    hint=hints,
     rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=4),
-    matches=matches, vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
-    crash_is_failure=st.booleans(), heed_server=st.booleans(), weak_share=st.none() | st.floats(0.01, 1.0),
-)  # fmt: skip
+    matches=matches,
+    vocabulary=st.sampled_from([KIND_NAMES, own_words, fine_words]),
+    crash_is_failure=st.booleans(),
+    heed_server=st.booleans(),
+    weak_share=st.none() | st.floats(0.01, 1.0),
+)
 
 
 @given(policies)

@@ -67,8 +67,8 @@ def stale_records_count(patch: pytest.MonkeyPatch) -> None:
         if isinstance(answer, Stale) and row is not None:
             tally = TallyChanges()
             tally.add_settled(record, JobBefore(*row, "processing"))
-            rows = tally.rows(by or 0)
-            cx.executemany(settling_module.SQL.run_counts_add, rows)
+            counts, *_ = tally.rows(by or 0, now=0)
+            cx.executemany(settling_module.SQL.run_counts_add, counts)
         return answer
 
     patch.setattr(settling_module, "_earlier_receipt", earlier_receipt)

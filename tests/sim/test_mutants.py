@@ -37,10 +37,21 @@ def unmutated(seed: int, setting: Setting) -> Outcome:
 # One for each promise, in every run; the others share an invariant with one of them, or are those of the stores, which
 # their contract finds in every run; all of them together take minutes.
 _ALWAYS = {
-    *THE_FOUR, *ASKED, *GATES[:5],
-    *(one for one in BOOKS if one.name in ("a budget by chunk", "a stale record counts in its run", "a re-drive drops conflicts",
-     "a run that is aborted after its last item is not sealed")),
-}  # fmt: skip
+    *THE_FOUR,
+    *ASKED,
+    *GATES[:5],
+    *(
+        one
+        for one in BOOKS
+        if one.name
+        in (
+            "a budget by chunk",
+            "a stale record counts in its run",
+            "a re-drive drops conflicts",
+            "a run that is aborted after its last item is not sealed",
+        )
+    ),
+}
 _EVERY = [*THE_FOUR, *OTHERS, *ASKED, *UPKEEP, *OPERATORS, *STORES, *GATES, *BOOKS]
 
 

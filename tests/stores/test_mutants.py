@@ -29,10 +29,15 @@ def test_every_statement_that_asks_whose_it_is_has_a_mutant_that_does_not():
     """A statement that is added with an owner in it fails here until it has one."""
     texts = {
         name: text
-        for source in (*map(vars, STATEMENTS.values()), tally_reads.TALLY, vars(job_lists), vars(tally_reads))
+        for source in (
+            *map(vars, STATEMENTS.values()),
+            tally_reads.TALLY,
+            vars(job_lists),
+            vars(tally_reads),
+        )
         for name, text in source.items()
         if isinstance(text, str) and not name.startswith("__")
-    }  # fmt: skip
+    }
     asking = {name for name, text in texts.items() if _WHOSE.search(text)}
     planted = set(re.findall(r'"(\w+)"', inspect.getsource(mutants)))
     assert len(asking) > 25

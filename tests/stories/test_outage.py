@@ -14,9 +14,12 @@ from tests.stories.toll import SEEDS, shut, simulated, spent, spent_while_held, 
 pytestmark = pytest.mark.story
 
 MINUTE = OutageCase(
-    jobs=2_000, outage_s=60.0, latency_s=0.2, down_s=0.05,
+    jobs=2_000,
+    outage_s=60.0,
+    latency_s=0.2,
+    down_s=0.05,
     fleet=Fleet(workers=2, concurrency=32, poll_s=0.2),
-)  # fmt: skip
+)
 COMPARED = ("calls_in_outage", "wasted", "drain_s")
 SHORT = replace(MINUTE, jobs=200, outage_s=6.0)
 

@@ -186,9 +186,9 @@ class Pipeline:
         )
         fair = self._is_fair
         terms = FeedTerms(
-            owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id
+            owner, key, priority, deadline_s, tokens, fair, backlog_max, bad, request_id, seal
         )
-        return self._feed(items_of(items), terms, options, name=name, seal=seal)
+        return self._feed(items_of(items), terms, options, name)
 
     async def run_async(self, items: Iterable[Any] | str | os.PathLike[str], **options: Any) -> Run:
         """As `run`, without blocking the event loop; the items are taken on another thread."""
@@ -268,16 +268,14 @@ class Pipeline:
         items: Iterable[Any],
         terms: FeedTerms,
         options: Mapping[str, Any],
-        *,
         name: str | None,
-        seal: bool,
     ) -> Run:
         session, runs = self._session, self._session.runs
         session.make_ready()
         begun = runs.open(
             self._laid, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )
-        feeder = Feeder(runs, self._laid, begun, items, ids=session.ids, terms=terms, seal=seal)
+        feeder = Feeder(runs, self._laid, begun, items, ids=session.ids, terms=terms)
         run = feed_whole(feeder)
         return Run(session, run, feeder.fed)
 

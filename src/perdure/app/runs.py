@@ -10,12 +10,13 @@ from typing import Any, Literal, Self
 
 from perdure.app.files.rewriting import open_rewritten
 from perdure.app.session.session import Session
-from perdure.app.session.waiting import Pauses, wait_until, wait_until_async
+from perdure.app.session.waiting import wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
 from perdure.engine.batch.results import as_ended, ended_so_far, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.batch.unattended import Attendance
+from perdure.engine.pauses import Pauses
 from perdure.engine.payloads import decode
 from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.aliases import under_aliases

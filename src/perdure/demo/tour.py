@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from perdure import App
+from perdure.app.session.waiting import looks
 from perdure.demo.crew import Crew, DemoWorker, Grip
 from perdure.demo.script import Fault, Script, write_script
 from perdure.demo.stages import HURRIED, UPSTREAM, declare
@@ -180,14 +181,12 @@ class _Tour:
         self._say(f"enqueued {self.order.items:,} invoices for fetch → extract → store")
         for _ in range(2):
             self._hire("")
-        while True:
-            seen = look(self.app)
+        for seen in looks(lambda: look(self.app), every_s=_GLANCE_S):
             self._notice(seen)
             self.show(self._snapshot(seen))
             if seen.settled == seen.books.accepted or self._over():
                 return
             self._strike_in_the_middle(seen)
-            time.sleep(_GLANCE_S)
 
     def summary(self, elapsed_s: float) -> Summary:
         """What it came to; read when the workers have ended."""

@@ -5,8 +5,9 @@ in it is by the store's own clock, and each raises only errors of `model.errors.
 ``StoreUnavailable`` the caller does not know whether the write took place: it sends the same call
 again, and the store answers as if it had been the first time.
 
-`Store` is the walk, `Control` what operators and the upkeep do, `Reader` what screens show. What each method has to do
-is defined by the contract suite, `perdure.testing.store_contract`: a store is what passes it.
+`Store` is the walk, `Control` what operators and the upkeep do, `Reader` what screens show; they are apart so that
+a screen can be given nothing that writes. In each, methods stand by the noun that they are about, with the files of the
+contract suite, `perdure.testing.store_contract`, that define what these have to do: a store is what passes it.
 """
 
 from perdure.ports.clock import Clock

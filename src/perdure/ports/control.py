@@ -1,9 +1,4 @@
-"""What operators and the upkeep do.
-
-What each has to do is defined by the suite in `testing/store_contract/`: `single_jobs.py`, `revivals.py`,
-`key_conflicts.py`, `bulks.py`, `runs.py`, `run_ends.py`, `run_races.py`, `closed_lanes.py`, `schedules.py`, `captures.py`,
-`pruning.py`, `owner_rates.py`, `access_tokens.py`, `shared_connections.py`.
-"""
+"""What operators and the upkeep do, by noun; each says which files of `testing/store_contract/` define what it has to do."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -33,6 +28,37 @@ class Control(Protocol):
 
     Where a deed names an ``owner``, another owner's job is stale, as one that never was.
     """
+
+    # Jobs: `single_jobs.py`, `revivals.py`, `key_conflicts.py`.
+
+    def cancel(
+        self,
+        records: Sequence[Record],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Write these ends of open jobs; one that has ended or moved on is stale. ``step`` as in `revive`.
+
+        Nobody waits for a job that its stage completes in a transaction of its own: it is `Busy`.
+        """
+        ...
+
+    def run_now(
+        self,
+        chosen: Sequence[Target],
+        deed: Deed,
+        *,
+        owner: str | None = None,
+        step: BulkStep | None = None,
+    ) -> list[Settled | Busy]:
+        """Let queued jobs whose time has not come be due now; any other is stale. ``step`` as in `revive`.
+
+        Counters and error stay. A job that was to stand in line from a later moment on stands there from now
+        on, and its deadline comes nearer by as much; one that has stood there keeps its place.
+        """
+        ...
 
     def revive(
         self,
@@ -64,46 +90,21 @@ class Control(Protocol):
         """Mark dead letters as dealt with; they stay failed and in the books. ``step`` as in `revive`."""
         ...
 
-    def cancel(
-        self,
-        records: Sequence[Record],
-        deed: Deed,
-        *,
-        owner: str | None = None,
-        step: BulkStep | None = None,
-    ) -> list[Settled | Busy]:
-        """Write these ends of open jobs; one that has ended or moved on is stale. ``step`` as in `revive`.
+    # Bulk operations: `bulks.py`, `run_races.py`.
 
-        Nobody waits for a job that its stage completes in a transaction of its own: it is `Busy`.
-        """
+    def add_bulk(self, bulk: NewBulk) -> BulkView:
+        """Begin a bulk operation, with the payloads that it brings; the same id finds the same one."""
         ...
 
-    def run_now(
-        self,
-        chosen: Sequence[Target],
-        deed: Deed,
-        *,
-        owner: str | None = None,
-        step: BulkStep | None = None,
-    ) -> list[Settled | Busy]:
-        """Let queued jobs whose time has not come be due now; any other is stale. ``step`` as in `revive`.
-
-        Counters and error stay. A job that was to stand in line from a later moment on stands there from now
-        on, and its deadline comes nearer by as much; one that has stood there keeps its place.
-        """
+    def step_bulk(self, step: BulkStep) -> BulkView | None:
+        """Move a bulk operation on; None when it is elsewhere already, or over."""
         ...
 
-    def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
-        """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
+    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
+        """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
         ...
 
-    def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
-        """Take a pause back; False when there was none."""
-        ...
-
-    def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
-        """Write a gate's row where its generation is as seen; None when it has moved on."""
-        ...
+    # Runs: `runs.py`, `run_ends.py`, `run_races.py`.
 
     def add_run(self, run: NewRun) -> RunView:
         """Make a run, or find the one of that owner, pipeline and name."""
@@ -135,6 +136,22 @@ class Control(Protocol):
         """
         ...
 
+    # Lanes and gates: `closed_lanes.py`.
+
+    def pause(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Close the lanes of a queue, a pipeline or a run; False when they were paused already."""
+        ...
+
+    def resume(self, scope: LaneScope, name: str, deed: Deed) -> bool:
+        """Take a pause back; False when there was none."""
+        ...
+
+    def change_gate(self, change: GateChange, deed: Deed) -> GateRow | None:
+        """Write a gate's row where its generation is as seen; None when it has moved on."""
+        ...
+
+    # Schedules and duties: `schedules.py`.
+
     def put_schedule(self, schedule: NewSchedule) -> None:
         """Make a schedule; one of that name and rule keeps its next moment."""
         ...
@@ -146,6 +163,15 @@ class Control(Protocol):
     def tick(self, tick: Tick) -> Enqueued | None:
         """Enqueue the job of one moment and advance the schedule; None when another has done it."""
         ...
+
+    def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
+        """Take or keep a duty that one living worker at a time has, until its time runs out.
+
+        It is written only when it is free, or ours and less than half of ``ttl_s`` is left.
+        """
+        ...
+
+    # Access: `access_tokens.py`, `owner_rates.py`.
 
     def add_access_token(self, token: NewAccessToken, deed: Deed) -> AccessToken:
         """Keep an access token; the same id finds the same one.
@@ -165,12 +191,7 @@ class Control(Protocol):
         """
         ...
 
-    def take_duty(self, name: str, *, worker: int, ttl_s: float) -> bool:
-        """Take or keep a duty that one living worker at a time has, until its time runs out.
-
-        It is written only when it is free, or ours and less than half of ``ttl_s`` is left.
-        """
-        ...
+    # What is let go: `pruning.py`, `captures.py`, `change_feed.py`.
 
     def prune(self, retention: Retention, *, limit: int, after: int = 0) -> Pruned:
         """Look at up to ``limit`` jobs above a number and let go what may go; the books keep count.
@@ -184,18 +205,6 @@ class Control(Protocol):
 
         Attempts keep the numbers of their workers, which are never given again.
         """
-        ...
-
-    def add_bulk(self, bulk: NewBulk) -> BulkView:
-        """Begin a bulk operation, with the payloads that it brings; the same id finds the same one."""
-        ...
-
-    def step_bulk(self, step: BulkStep) -> BulkView | None:
-        """Move a bulk operation on; None when it is elsewhere already, or over."""
-        ...
-
-    def change_bulk(self, change: BulkChange, deed: Deed) -> BulkView | None:
-        """Stop a bulk operation, or set it going again, if it still has the status that was seen."""
         ...
 
     def prune_captures(self, *, limit: int) -> int:

@@ -1,9 +1,4 @@
-"""Plain reads.
-
-What each has to say is defined by the suite in `testing/store_contract/`: `reads.py`, `owner_lists.py`,
-`dead_letters.py`, `run_counts.py`, `run_items.py`, `tallies.py`, `change_feed.py`, `conditions.py`, `access_tokens.py`,
-`payloads.py`, `shared_connections.py`.
-"""
+"""Plain reads, by noun; each says which files of `testing/store_contract/` define what it has to say."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -45,18 +40,20 @@ class Reader(Protocol):
     What is read by number belongs to something that was read by its id before.
     """
 
+    # Jobs: `reads.py`, `owner_lists.py`, `single_jobs.py`, `key_conflicts.py`, `payloads.py`.
+
     def job(self, id: str, *, owner: str | None = None) -> JobView | None:
         """One job."""
-        ...
-
-    def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
-        """Of these jobs, those that have ended, and None for those that are not there; open ones are left out."""
         ...
 
     def jobs(
         self, chosen: JobFilter = EVERY_JOB, *, limit: int = 50, before: int | None = None
     ) -> list[JobView]:
         """Jobs, newest first; ``before`` continues below a job number."""
+        ...
+
+    def jobs_ended(self, ids: Sequence[str]) -> dict[str, JobView | None]:
+        """Of these jobs, those that have ended, and None for those that are not there; open ones are left out."""
         ...
 
     def jobs_changed(
@@ -75,38 +72,6 @@ class Reader(Protocol):
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         ...
 
-    def depths(self) -> list[Depth]:
-        """How many jobs stand where, by queue, pipeline and stage; from the tallies, no job is counted."""
-        ...
-
-    def flows(self, *, minutes: bool = False) -> list[Flow]:
-        """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
-        ...
-
-    def deaths(self) -> list[DeathCount]:
-        """What jobs have died of, by kind and code, most frequent first."""
-        ...
-
-    def figures(self) -> StoreFigures:
-        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
-        ...
-
-    def open_jobs(self, owner: str) -> int:
-        """How many jobs of an owner are queued or in work."""
-        ...
-
-    def lanes(self) -> list[LaneView]:
-        """All lanes, what closes them, and how many jobs wait in each."""
-        ...
-
-    def first_due(self) -> dict[int, datetime]:
-        """For each lane with jobs that can run now, suspects apart, since when the first in line could."""
-        ...
-
-    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
-        """Of these lanes, those whose upstream's or credential's gate lets nothing pass."""
-        ...
-
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""
         ...
@@ -115,9 +80,21 @@ class Reader(Protocol):
         """The payloads that a job had before the one that it has, oldest first."""
         ...
 
-    def books(self, *, pipeline: str | None = None) -> Books:
-        """How many items came in, and where they are."""
+    def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:
+        """For these jobs, the ids of others of their owner, pipeline and key that are queued or processing."""
         ...
+
+    # Captures: `captures.py`.
+
+    def captures(self, job_no: int) -> list[CaptureView]:
+        """What was put aside in a job's attempts, oldest first."""
+        ...
+
+    def capture(self, id: str, *, owner: str | None) -> tuple[CaptureView, bytes] | None:
+        """One capture, if its job is that owner's; None as owner is an operator, who may read all."""
+        ...
+
+    # Dead letters: `dead_letters.py`, `reads.py`.
 
     def dead_groups(self, chosen: JobFilter = DEAD_LETTERS, *, limit: int = 50) -> list[DeadGroup]:
         """The dead letters of a filter by fingerprint, most frequent first."""
@@ -127,25 +104,28 @@ class Reader(Protocol):
         """Failed jobs grouped by how they ended, most frequent first."""
         ...
 
-    def workers(self) -> list[WorkerView]:
-        """All workers that are alive or have unsettled jobs, then the newest dead ones."""
+    # Bulk operations: `bulks.py`, `single_jobs.py`.
+
+    def bulks(
+        self,
+        *,
+        running: bool = False,
+        id: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
+    ) -> list[BulkView]:
+        """Bulk operations, newest first; with ``running`` only those under way."""
         ...
 
-    def pauses(self) -> list[LanePause]:
-        """What is paused."""
+    def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
+        """The payloads, as JSON, that a bulk operation which is not done brings for these keys."""
         ...
 
-    def gates(self) -> list[GateRow]:
-        """Every gate that has a row."""
+    def refusals(self, bulk: int, *, after: int = 0, limit: int = 500) -> list[LoggedRefusal]:
+        """What a bulk operation has left as it was, by job number above ``after``."""
         ...
 
-    def gate(self, name: str) -> GateRow | None:
-        """One gate; None when it has no row, and so is flowing."""
-        ...
-
-    def look(self, names: Sequence[str]) -> GateLook:
-        """All there is about these gates and their parents: rows, samples of all who are alive, and slices."""
-        ...
+    # Runs: `runs.py`, `run_counts.py`, `run_items.py`.
 
     def run(self, id: str, *, owner: str | None = None) -> RunView | None:
         """One run, by its id, its counters summed."""
@@ -185,25 +165,75 @@ class Reader(Protocol):
         """
         ...
 
-    def captures(self, job_no: int) -> list[CaptureView]:
-        """What was put aside in a job's attempts, oldest first."""
+    # Tallies: `tallies.py`, `enqueue.py`.
+
+    def depths(self) -> list[Depth]:
+        """How many jobs stand where, by queue, pipeline and stage; from the tallies, no job is counted."""
         ...
 
-    def capture(self, id: str, *, owner: str | None) -> tuple[CaptureView, bytes] | None:
-        """One capture, if its job is that owner's; None as owner is an operator, who may read all."""
+    def flows(self, *, minutes: bool = False) -> list[Flow]:
+        """What has happened since the store was made; with ``minutes``, in each of the last sixty of them."""
         ...
 
-    def rivals(self, job_nos: Sequence[int]) -> dict[int, str]:
-        """For these jobs, the ids of others of their owner, pipeline and key that are queued or processing."""
+    def deaths(self) -> list[DeathCount]:
+        """What jobs have died of, by kind and code, most frequent first."""
         ...
 
-    def now(self) -> datetime:
-        """The store's clock."""
+    def figures(self) -> StoreFigures:
+        """What stands where, what has happened, gates and workers, all at one moment and without counting a job."""
         ...
+
+    def open_jobs(self, owner: str) -> int:
+        """How many jobs of an owner are queued or in work."""
+        ...
+
+    def books(self, *, pipeline: str | None = None) -> Books:
+        """How many items came in, and where they are."""
+        ...
+
+    # Lanes and gates: `closed_lanes.py`, `gates.py`.
+
+    def lanes(self) -> list[LaneView]:
+        """All lanes, what closes them, and how many jobs wait in each."""
+        ...
+
+    def first_due(self) -> dict[int, datetime]:
+        """For each lane with jobs that can run now, suspects apart, since when the first in line could."""
+        ...
+
+    def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
+        """Of these lanes, those whose upstream's or credential's gate lets nothing pass."""
+        ...
+
+    def pauses(self) -> list[LanePause]:
+        """What is paused."""
+        ...
+
+    def gates(self) -> list[GateRow]:
+        """Every gate that has a row."""
+        ...
+
+    def gate(self, name: str) -> GateRow | None:
+        """One gate; None when it has no row, and so is flowing."""
+        ...
+
+    def look(self, names: Sequence[str]) -> GateLook:
+        """All there is about these gates and their parents: rows, samples of all who are alive, and slices."""
+        ...
+
+    # Workers: `workers.py`.
+
+    def workers(self) -> list[WorkerView]:
+        """All workers that are alive or have unsettled jobs, then the newest dead ones."""
+        ...
+
+    # Schedules: `schedules.py`.
 
     def schedules(self, *, due: bool = False) -> list[ScheduleView]:
         """Schedules by next moment; with ``due`` only those whose moment has come."""
         ...
+
+    # Access: `access_tokens.py`.
 
     def access_token(self, id: str) -> AccessToken | None:
         """One access token, good or not."""
@@ -213,24 +243,7 @@ class Reader(Protocol):
         """All access tokens but logins, newest first."""
         ...
 
-    def bulks(
-        self,
-        *,
-        running: bool = False,
-        id: str | None = None,
-        owner: str | None = None,
-        limit: int = 50,
-    ) -> list[BulkView]:
-        """Bulk operations, newest first; with ``running`` only those under way."""
-        ...
-
-    def bulk_payloads(self, bulk: int, keys: Sequence[str]) -> dict[str, str]:
-        """The payloads, as JSON, that a bulk operation which is not done brings for these keys."""
-        ...
-
-    def refusals(self, bulk: int, *, after: int = 0, limit: int = 500) -> list[LoggedRefusal]:
-        """What a bulk operation has left as it was, by job number above ``after``."""
-        ...
+    # What was done and what has changed: `revivals.py`, `change_feed.py`.
 
     def deeds(
         self, *, subject: str | None = None, limit: int = 50, before: int | None = None
@@ -248,6 +261,12 @@ class Reader(Protocol):
         is a cursor at which ``more`` was False: what came after it is left out. `CursorTooOld` when entries after the
         cursor have been let go.
         """
+        ...
+
+    # The store itself: `conditions.py`, `run_ends.py`, `shared_connections.py`.
+
+    def now(self) -> datetime:
+        """The store's clock."""
         ...
 
     def audit(self, *, run: int | None = None) -> list[Finding]:

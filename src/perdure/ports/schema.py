@@ -1,4 +1,4 @@
-"""The schema of a store. Its tests are each store's own: `tests/stores/test_schema.py`, `tests/stores/postgres/test_schema.py`."""
+"""The schema of a store. Its tests are each store's own: `tests/stores/sqlite/test_schema.py`, `tests/stores/postgres/test_schema.py`."""
 
 from typing import Protocol
 

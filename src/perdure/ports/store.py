@@ -1,9 +1,4 @@
-"""The guarded writes of the walk.
-
-What each has to do is defined by the suite in `testing/store_contract/`: `enqueue.py`, `request_ids.py`, `callers.py`,
-`claim.py`, `lane_slots.py`, `fair_queues.py`, `record.py`, `shortcuts.py` (whose jobs have been through `journeys.py`),
-`complete.py`, `token_guard.py`, `workers.py`, `gates.py`, `probes.py`, `payloads.py`, `shared_connections.py`.
-"""
+"""The guarded writes of the walk, by noun; each says which files of `testing/store_contract/` define what it has to do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -33,6 +28,8 @@ from perdure.model.workers import NewWorker
 class Store(Protocol):
     """Guarded writes."""
 
+    # Jobs that come in: `enqueue.py`, `request_ids.py`, `callers.py`, `payloads.py`.
+
     def lanes(self, wanted: Sequence[Lane]) -> dict[Lane, int]:
         """The numbers of these lanes, made where they are missing."""
         ...
@@ -55,6 +52,9 @@ class Store(Protocol):
         job for as long as the caller holds it, through its re-claims.
         """
         ...
+
+    # Claims and records: `claim.py`, `lane_slots.py`, `fair_queues.py`, `record.py`, `shortcuts.py` (whose jobs
+    # have been through `journeys.py`), `complete.py`, `token_guard.py`.
 
     def turn(self, records: Sequence[Record], order: ClaimOrder | None, *, by: int | None) -> Turn:
         """Write the records, then promote and claim from those of the lanes that are open.
@@ -85,14 +85,36 @@ class Store(Protocol):
         """How these attempts, each a job and its token, have ended; those that have not are left out."""
         ...
 
-    def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
-        """Change a gate where its generation is as seen, and claim one job from behind it, in one transaction.
+    def waiting(self, order: ClaimOrder) -> float | None:
+        """Seconds until the order could be served: 0 for now, None when nothing waits. Reads only."""
+        ...
 
-        The job is the least-tried of the first hundred that could run now in those of the order's lanes that
-        only this gate closes, as their upstream's or as their credential's. None, and nothing is changed, when
-        the gate has moved on or no such job waits. `WorkerDead` as in `turn`.
+    def tokens_held(self, worker: int) -> dict[int, int]:
+        """Job numbers and tokens that the store says this worker holds."""
+        ...
+
+    def claims_held(self, worker: int) -> list[Claim]:
+        """The claims that the store says this worker holds, whole."""
+        ...
+
+    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
+        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given.
+
+        A lane that only a gate closes counts as open when that gate's hold is over: a suspect may have to be its probe.
         """
         ...
+
+    # Jobs that take too long: `callers.py`.
+
+    def expired_jobs(self, *, limit: int) -> list[Expired]:
+        """Waiting jobs whose deadline has passed, in closed lanes too."""
+        ...
+
+    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
+        """Claims of these lanes that are held for longer than their lane's limit, or than their own."""
+        ...
+
+    # Gates: `gates.py`, `probes.py`.
 
     def look_at_gates(
         self, names: Sequence[str], *, worker: int, samples: Mapping[str, str]
@@ -107,17 +129,16 @@ class Store(Protocol):
         """Part an upstream's limits anew where the generation is as seen; False when it has moved on."""
         ...
 
-    def waiting(self, order: ClaimOrder) -> float | None:
-        """Seconds until the order could be served: 0 for now, None when nothing waits. Reads only."""
+    def probe(self, order: ClaimOrder, change: GateChange, deed: Deed) -> Probe | None:
+        """Change a gate where its generation is as seen, and claim one job from behind it, in one transaction.
+
+        The job is the least-tried of the first hundred that could run now in those of the order's lanes that
+        only this gate closes, as their upstream's or as their credential's. None, and nothing is changed, when
+        the gate has moved on or no such job waits. `WorkerDead` as in `turn`.
+        """
         ...
 
-    def has_changed(self) -> bool:
-        """Whether somebody else may have written since the last call; cheap, and only a hint."""
-        ...
-
-    def wake_fd(self) -> int | None:
-        """A descriptor that is readable when `has_changed` may be true; None where only asking helps."""
-        ...
+    # Workers: `workers.py`.
 
     def add_worker(self, worker: NewWorker) -> int:
         """Register a working process that is about to start."""
@@ -139,31 +160,20 @@ class Store(Protocol):
         """Claims still held by dead workers; with ``lanes``, only those of these lanes."""
         ...
 
-    def expired_jobs(self, *, limit: int) -> list[Expired]:
-        """Waiting jobs whose deadline has passed, in closed lanes too."""
-        ...
-
-    def overrun(self, limits_s: Mapping[int, float], *, limit: int) -> list[Overrun]:
-        """Claims of these lanes that are held for longer than their lane's limit, or than their own."""
-        ...
-
-    def tokens_held(self, worker: int) -> dict[int, int]:
-        """Job numbers and tokens that the store says this worker holds."""
-        ...
-
-    def claims_held(self, worker: int) -> list[Claim]:
-        """The claims that the store says this worker holds, whole."""
-        ...
+    # Runs: `run_ends.py`.
 
     def run_lanes(self) -> dict[int, Lane]:
         """The lanes of all runs that are not over, by their numbers."""
         ...
 
-    def suspects(self, lanes: Sequence[int] | None = None) -> frozenset[int]:
-        """Isolation levels above 0 at which jobs wait to be run in open lanes; of these, if given.
+    # The connection: `shared_connections.py`.
 
-        A lane that only a gate closes counts as open when that gate's hold is over: a suspect may have to be its probe.
-        """
+    def has_changed(self) -> bool:
+        """Whether somebody else may have written since the last call; cheap, and only a hint."""
+        ...
+
+    def wake_fd(self) -> int | None:
+        """A descriptor that is readable when `has_changed` may be true; None where only asking helps."""
         ...
 
     def close(self) -> None:

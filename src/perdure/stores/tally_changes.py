@@ -6,6 +6,7 @@ from typing import NamedTuple
 from perdure.model.decisions import Counted
 from perdure.model.jobs import NewJob, Record
 from perdure.model.states import State
+from perdure.stores.moments import MINUTE_US
 
 # total, succeeded, failed, cancelled, attempts, retries, tokens_in, tokens_out, cost_nusd, calls
 _RUN_COUNTS = 10
@@ -138,24 +139,19 @@ class TallyChanges:
         """Somebody has dealt with a dead letter."""
         self._count_death(letter, -1, 0)
 
-    def rows(self, writer: int) -> Sequence[tuple[int, ...]]:
-        """As the table of counts takes them."""
-        return [(run, writer, *counts) for run, counts in sorted(self._by_run.items())]
+    def rows(self, writer: int, now: int) -> tuple[Sequence[tuple[object, ...]], ...]:
+        """As the tables take them: counts of runs, their kinds, depths, flows, deaths, owners."""
+        minute = now // MINUTE_US
+        return (
+            [(run, writer, *counts) for run, counts in sorted(self._by_run.items())],
+            [(run, writer, kind, n) for (run, kind), n in sorted(self._by_kind.items()) if n],
+            [(lane, *jobs) for lane, jobs in self._depths.items() if any(jobs)],
+            [(*names, minute, *counts) for names, counts in self._flows.items() if any(counts)],
+            self._death_rows(now),
+            [(owner, jobs) for owner, jobs in self._open.items() if jobs],
+        )
 
-    def kind_rows(self, writer: int) -> Sequence[tuple[int, int, str, int]]:
-        """As the table of kinds takes them."""
-        return [(run, writer, kind, n) for (run, kind), n in sorted(self._by_kind.items()) if n]
-
-    def depth_rows(self) -> Sequence[tuple[int, ...]]:
-        """As the table of depths takes them."""
-        return [(lane, *jobs) for lane, jobs in self._depths.items() if any(jobs)]
-
-    def flow_rows(self, minute: int) -> Sequence[tuple[object, ...]]:
-        """As the table of flows takes them."""
-        return [(*names, minute, *counts) for names, counts in self._flows.items() if any(counts)]
-
-    def death_rows(self, now: int) -> Sequence[tuple[object, ...]]:
-        """As the table of deaths takes them."""
+    def _death_rows(self, now: int) -> Sequence[tuple[object, ...]]:
         return [
             (
                 owner,
@@ -168,10 +164,6 @@ class TallyChanges:
             for letter, (letters, ever) in self._deaths.items()
             for owner in sorted({"", letter.owner})
         ]
-
-    def owner_rows(self) -> Sequence[tuple[str, int]]:
-        """As the table of owners takes them."""
-        return [(owner, jobs) for owner, jobs in self._open.items() if jobs]
 
     def _settle_in_run(self, run: int, record: Record) -> None:
         counts, attempt, ended = self._of(run), record.attempt, _ENDED.get(record.state)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure import App
-from perdure.app.batch.results_writer import Writer
 from perdure.app.files import rewriting as module
 from perdure.app.runs import Result, Sink
-from perdure.model.errors import CallerError, StoreUnavailable
+from perdure.model.errors import CallerError
 from perdure.model.states import State
 
 
@@ -145,47 +143,3 @@ def test_a_pipe_is_opened_for_its_first_line_and_nobody_waits_without_one(tmp_pa
     reader.join(20)
     assert keys(read[0]) == ["1"]
     assert pipe.is_fifo()
-
-
-class Faulty:
-    """A reader whose store is away once, after the first page."""
-
-    def __init__(self, reader) -> None:
-        self._reader = reader
-        self._looks = 0
-
-    def items(self, *arguments, **named):
-        self._looks += 1
-        if self._looks == 2:
-            raise StoreUnavailable("away")
-        return self._reader.items(*arguments, **named)
-
-
-@pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_each_line_is_there_once_when_the_store_was_away_meanwhile(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("perdure.engine.batch.results.ITEM_PAGE_ROWS", 3)
-    app = App(f"sqlite:///{tmp_path}/p.db")
-    app.pipeline("p", app.stage(name="same")(lambda item: item))
-    out = tmp_path / "out"
-    reader, read = None, []
-    if kind == "pipe":
-        os.mkfifo(out)
-        reader = threading.Thread(target=lambda: read.append(out.read_text()), daemon=True)
-        reader.start()
-    settled = threading.Event()
-    settled.set()
-    with app.working():
-        run = app.get_pipeline("p").run(list(range(7)), name="a", key=str)
-        run.wait(wait_s=30)
-    try:
-        with Sink(out) as sink:
-            writer = Writer(
-                Faulty(app._session.opened.reader), run.view(), "items", settled, sink, None, {}
-            )
-            writer.write()
-    finally:
-        app.close()
-    if reader is not None:
-        reader.join(20)
-    assert keys(read[0] if read else out.read_text()) == [str(n) for n in range(7)]
-    assert writer.results == 7

@@ -8,7 +8,7 @@ import pytest
 from perdure import App, BugError, CallerError, JobFailed, JobUnfinished, UnknownName
 from perdure.app.session import job_watch
 from perdure.app.session.job_watch import JobWatch
-from perdure.app.session.waiting import SHORTEST_S
+from perdure.engine.pauses import SHORTEST_S
 from perdure.model.errors import StoreDamaged
 from perdure.model.nouns import replace
 

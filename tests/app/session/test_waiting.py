@@ -7,20 +7,7 @@ import itertools
 import pytest
 
 from perdure.app.session import waiting
-from perdure.app.session.waiting import Pauses, wait_until, wait_until_async
-
-
-def test_pauses_grow_up_to_a_quarter_of_a_second_and_begin_short_again_when_something_moves():
-    pauses = Pauses()
-    seen = [pauses.next_s() for _ in range(20)]
-    assert seen == sorted(seen)
-    assert (seen[0], seen[-1]) == (0.005, 0.25)
-    pauses.begin()
-    assert pauses.next_s() == 0.005
-
-
-def test_a_pause_is_no_longer_than_the_time_that_is_left():
-    assert Pauses().next_s(0.001) == 0.001
+from perdure.app.session.waiting import wait_until, wait_until_async
 
 
 @pytest.fixture
@@ -68,3 +55,9 @@ def test_without_blocking_it_ends_as_the_other_does():
     found = asyncio.run(wait_until_async(lambda seen: seen == 3, lambda: next(looks), 60.0))
     assert found == 3
     assert asyncio.run(wait_until_async(lambda _: False, lambda: "seen", 0.0)) == "seen"
+
+
+def test_looks_are_as_far_apart_as_is_said_and_end_with_whoever_has_seen_enough(slept):
+    seen = list(itertools.islice(waiting.looks(lambda: len(slept), every_s=0.2), 4))
+    assert seen == [0, 1, 2, 3]
+    assert slept == [0.2, 0.2, 0.2]

@@ -233,8 +233,7 @@ def test_a_child_that_is_not_ready_in_time_gives_its_order_back_unless_that_goes
 
 
 def test_where_no_process_is_to_be_had_it_is_said_once_and_tried_again(monkeypatch, caplog):
-    monkeypatch.setattr(hands_module, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(hands_module, "_AGAIN_S_MAX", 0.001)
+    monkeypatch.setattr(hands_module, "_AGAIN", (0.001, 0.001))
     troupe = Troupe()
     tries = 0
     start = StageProcess.start

@@ -69,8 +69,7 @@ def feeder(
         OpenRun(run, lane, was_sealed=False),
         items,
         ids=Ids(place.clock, _chance),
-        terms=FeedTerms(**terms),
-        seal=seal,
+        terms=FeedTerms(seal=seal, **terms),
         by="me",
         monotonic=monotonic or place.clock.monotonic,
     )
@@ -341,8 +340,7 @@ def fed_whole(place, line, items, *, seal=True):
         items,
         ids=Ids(place.clock, _chance),
         by="me",
-        terms=FeedTerms(),
-        seal=seal,
+        terms=FeedTerms(seal=seal),
         monotonic=place.clock.monotonic,
     )
     return feed_whole(one)

@@ -195,8 +195,10 @@ ASKING = ["retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after", "grpc-re
 ZONES = [UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=9, minutes=30))]
 
 clock = st.datetimes(
-    datetime(2002, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)  # noqa: DTZ001
-)  # fmt: skip
+    datetime(2002, 1, 1),  # noqa: DTZ001
+    datetime(2200, 1, 1),  # noqa: DTZ001
+    timezones=st.just(UTC),
+)
 
 
 def http_dates(moment: datetime) -> list[str]:

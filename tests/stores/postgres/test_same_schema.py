@@ -89,8 +89,9 @@ def indexes_of_jobs(texts: list[str]) -> tuple[dict[str, str], set[str]]:
     for text in texts:
         short = re.sub(r"\s+", " ", text.lower()).replace("(0)::bigint", "0")
         name, columns, condition = re.fullmatch(
-            r"create (?:unique )?index (\w+) on (?:public\.)?perdure_jobs (?:using btree )?\((.*?)\)( where .*)?", short
-        ).groups()  # fmt: skip
+            r"create (?:unique )?index (\w+) on (?:public\.)?perdure_jobs (?:using btree )?\((.*?)\)( where .*)?",
+            short,
+        ).groups()
         if condition is None:
             whole.add(columns)
         else:

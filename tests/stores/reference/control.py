@@ -83,8 +83,15 @@ class ModelControl(DeadLetters, Runs):
                     del self._tables.access_tokens[one.id]
             if token.id not in self._tables.access_tokens:
                 self._tables.access_tokens[token.id] = AccessToken(
-                    token.id, token.hash, token.name, token.owner, token.scopes, now, token.expires_at, None,
-                )  # fmt: skip
+                    token.id,
+                    token.hash,
+                    token.name,
+                    token.owner,
+                    token.scopes,
+                    now,
+                    token.expires_at,
+                    None,
+                )
                 self._tables.log(deed, "create token", token.id, now)
             return self._tables.access_tokens[token.id]
 

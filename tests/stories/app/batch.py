@@ -14,10 +14,14 @@ import perdure
 
 app = perdure.App()
 quick = perdure.Policy(
-    "quick", attempts_max=4, crashes_max=6,
-    backoff=perdure.Backoff("fixed", base_s=0.05), jitter=perdure.Jitter("none"),
-    rules={perdure.Kind.INVALID_REQUEST: perdure.Rule("fail")}, otherwise=perdure.Rule("retry"),
-)  # fmt: skip
+    "quick",
+    attempts_max=4,
+    crashes_max=6,
+    backoff=perdure.Backoff("fixed", base_s=0.05),
+    jitter=perdure.Jitter("none"),
+    rules={perdure.Kind.INVALID_REQUEST: perdure.Rule("fail")},
+    otherwise=perdure.Rule("retry"),
+)
 BROKEN = Path(os.environ.get("STORY_BROKEN", "broken"))
 
 

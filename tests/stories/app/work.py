@@ -19,9 +19,11 @@ import perdure
 
 app = perdure.App()
 quick = perdure.Policy(
-    "quick", attempts_max=3, backoff=perdure.Backoff("fixed", base_s=0.2),
+    "quick",
+    attempts_max=3,
+    backoff=perdure.Backoff("fixed", base_s=0.2),
     otherwise=perdure.Rule("retry"),
-)  # fmt: skip
+)
 
 
 @app.stage()

@@ -14,13 +14,14 @@ look at the results is made, so that what was in hand is in the file. Stopped fo
 once, and the worker, which sees our end of its pipe close, gives back what it has.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,7 @@ from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerm
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
+from perdure.engine.pauses import Absence
 from perdure.engine.upkeep.bulk_duty import catch_up, waiting_words
 from perdure.model.errors import PerdureError, RunAborted, RunUnfinished, StoreUnavailable
 from perdure.model.filters import DEAD_LETTERS
@@ -50,7 +52,6 @@ _NAP_S = 0.05  # an order to stop is noticed that soon
 _FED_S_MAX = 2.0  # for the chunk under way; a source that blocks is left alone
 _CANCEL_S_MAX = 30.0  # for a worker to cancel what is open
 
-T = TypeVar("T")
 Show = Callable[[RunSnapshot], None]
 Asked = Callable[[], int]  # how often we were told to stop
 
@@ -183,7 +184,8 @@ class _Batch:
             error = trouble
         fed, late = self._end(feeding)
         self.settled.set()
-        self._until_done(writing)
+        if not writing.done():
+            self._nap(math.inf, until=writing.done)
         for other in (late, writing.exception()):
             if other is not None and not isinstance(other, PerdureError):
                 raise other
@@ -221,7 +223,7 @@ class _Batch:
 
     def _watch_on(self, feeding: "Future[Fed]", writing: "Future[None]") -> None:
         """Look on until the run is over or somebody wants to stop; raises what feeding or writing did."""
-        away_at: float | None = None
+        absence = Absence(AWAY_S_MAX)
         while not self._asked():
             if feeding.done():
                 feeding.result()
@@ -234,10 +236,9 @@ class _Batch:
                 self._check_fed(self.run, feeding)
                 self._see_to_work(self.run)
                 self._show_progress(feeding)
-                away_at = None
+                absence.end()
             except StoreUnavailable as away:
-                away_at = away_at or time.monotonic()
-                if time.monotonic() - away_at > AWAY_S_MAX:
+                if absence.is_too_long():
                     raise
                 if self._shot is not None:
                     self._show(replace(self._shot, note=f"the store is away: {away}"))
@@ -307,9 +308,8 @@ class _Batch:
             self._hired.close(self.order.grace_s, lambda: self._drain(feeding))
             self._hear()
             self._hired.forget()
-        give_up_at = time.monotonic() + _FED_S_MAX
-        while not feeding.done() and time.monotonic() < give_up_at:
-            self._nap(_NAP_S)
+        if not feeding.done():
+            self._nap(_FED_S_MAX, until=feeding.done)
         if not feeding.done():
             return replace(self._fed_now(), whole=False), None
         error = feeding.exception()
@@ -324,10 +324,6 @@ class _Batch:
         except StoreUnavailable:
             self._hear()  # the worker tells what it makes of that
         self._nap(_LOOK_S, until=lambda: self._hired is None or not self._hired.running)
-
-    def _until_done(self, future: "Future[T]") -> None:
-        while not future.done():
-            self._nap(_NAP_S)
 
     def _nap(self, seconds: float, until: Callable[[], bool] = _never) -> None:
         """Rest a little; leave at once when that is wanted."""

@@ -1,13 +1,12 @@
 """The results of a run on their way into files, as they are there: values, and failures beside them."""
 
 import threading
-import time
 from collections.abc import Mapping
 from typing import Literal
 
 from perdure.app.runs import Sink, result_of
-from perdure.app.session.waiting import Pauses
 from perdure.engine.batch.results import Seen, as_ended, in_order
+from perdure.engine.pauses import Absence, Pauses
 from perdure.model.errors import CallerError, StoreUnavailable
 from perdure.model.runs import ItemView, RunView
 from perdure.model.states import State
@@ -37,19 +36,18 @@ class Writer:
         self._results = results
         self._failures = failures
         self._aliases = aliases
+        self._absence = Absence(AWAY_S_MAX)
         self._given = Seen()  # to sinks that cannot take it back
         self.results = 0
         self.failures = 0
 
     def write(self) -> None:
         """Write until all has ended; a store that is away for a moment has us begin again."""
-        away_at: float | None = None
         while self._sinks:
             try:
                 self._write_all()
             except StoreUnavailable:
-                away_at = away_at or time.monotonic()
-                if time.monotonic() - away_at > AWAY_S_MAX:
+                if self._absence.is_too_long():
                     raise
                 self._settled.wait(1.0)
                 self._begin_again()
@@ -64,6 +62,7 @@ class Writer:
         pauses = Pauses()
 
         def rest() -> None:
+            self._absence.end()  # all that there is was read
             self._flush()
             self._settled.wait(pauses.next_s())
 

@@ -34,6 +34,7 @@ from perdure.engine.call import Call, CallTerms, Over, Step, Try
 from perdure.engine.gates.caller_gates import CallerGates
 from perdure.engine.gates.upstreams import Upstreams
 from perdure.engine.observe import Observers
+from perdure.engine.pauses import Pauses
 from perdure.engine.run import Stopping, run
 from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.errors import (
@@ -330,8 +331,9 @@ class _Waiting:
 
     async def _settle(self, settle: Callable[[], Step], step: Try) -> Step:
         """Trade the end of a stage; what may have been lost on the way is sent again while there is time."""
-        pause_s = 0.05
+        pauses = Pauses(0.05, 1.0, 2.0)
         while True:
+            pause_s = pauses.next_s()
             try:
                 return await self._trade(settle)
             except StoreUnavailable as away:
@@ -340,7 +342,6 @@ class _Waiting:
             except StoreError as error:
                 raise _unknown(error, step) from error
             await self._wait(set(), pause_s, heedless=True)
-            pause_s = min(2 * pause_s, 1.0)
             settle = self._call.resend
 
     async def _trade(self, work: Callable[[], T]) -> T:

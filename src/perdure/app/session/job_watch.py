@@ -15,7 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from itertools import islice
 
-from perdure.app.session.waiting import SHORTEST_S, Pauses
+from perdure.engine.pauses import SHORTEST_S, Pauses
 from perdure.model.errors import BugError, CallerError, StoreError
 from perdure.model.views import JobView
 

@@ -3,37 +3,35 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from perdure.engine.pauses import Pauses
 from perdure.model.errors import CallerError
-
-SHORTEST_S, _LONGEST_S = 0.005, 0.25
 
 T = TypeVar("T")
 
 
-class Pauses:
-    """Pauses between looks, each longer than the last, until something has moved."""
+def looks(
+    look: Callable[[], T], *, wait_s: float | None = None, every_s: float | None = None
+) -> Iterator[T]:
+    """What is seen at each look, until whoever loops over it has seen enough or the time is over.
 
-    def __init__(self) -> None:
-        self._next_s = SHORTEST_S
-
-    def begin(self) -> None:
-        """Begin with short ones again: something has moved."""
-        self._next_s = SHORTEST_S
-
-    def next_s(self, left_s: float = math.inf) -> float:
-        """The length of the next pause, for somebody who has so much time left."""
-        pause_s, self._next_s = self._next_s, min(1.5 * self._next_s, _LONGEST_S)
-        return min(pause_s, left_s)
+    Without ``every_s`` it is looked at ever less often.
+    """
+    pauses = Pauses() if every_s is None else Pauses(every_s, every_s)
+    give_up_at = _give_up_at(wait_s)
+    yield look()
+    while (left_s := give_up_at - time.monotonic()) > 0:
+        time.sleep(pauses.next_s(left_s))
+        yield look()
 
 
 def wait_until(is_over: Callable[[T], bool], look: Callable[[], T], wait_s: float | None) -> T:
     """Look until it is over or the time is; what was seen last."""
-    pauses, give_up_at = Pauses(), _give_up_at(wait_s)
-    while not is_over(seen := look()) and (left_s := give_up_at - time.monotonic()) > 0:
-        time.sleep(pauses.next_s(left_s))
+    for seen in looks(look, wait_s=wait_s):
+        if is_over(seen):
+            break
     return seen
 
 

@@ -33,6 +33,7 @@ from perdure.app.worker.lane_names import check_served, names
 from perdure.app.worker.upkeep_parts import gatekeeper_of, upkeep_of
 from perdure.config import Config, check_times
 from perdure.engine.clock import SystemClock
+from perdure.engine.pauses import Pauses
 from perdure.engine.stages import Catalogue
 from perdure.engine.supervise.proc import has_proc
 from perdure.engine.worker.embedded import live
@@ -193,13 +194,12 @@ class EmbeddedWorker:
         return dead
 
     def _begin_again(self) -> "_Life | None":
-        pause_s = 0.1
-        while not self._closing.wait(pause_s):
+        pauses = Pauses(0.1, _AGAIN_S_MAX, 2.0)
+        while not self._closing.wait(pauses.next_s()):
             try:
                 return self._begin()
             except (PerdureError, OSError, RuntimeError) as away:  # no files or threads left, say
                 self._session.observers.store_is_away(StoreUnavailable(str(away)))
-                pause_s = min(2 * pause_s, _AGAIN_S_MAX)
         return None
 
     def _begin(self) -> "_Life":

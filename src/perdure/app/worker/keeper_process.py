@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from perdure.config import Config
+from perdure.engine.pauses import Pauses
 from perdure.model.errors import ConfigError, StoreUnavailable
 
 log = logging.getLogger("perdure")
@@ -136,15 +137,15 @@ class KeeperProcess:
 
     def _watch(self) -> None:
         """Replace a keeper that ends before it is done, for as long as the worker is not closed."""
-        pause_s, begun_at, delayed = _AGAIN_S, time.monotonic(), False
+        pauses, begun_at, delayed = Pauses(_AGAIN_S, _AGAIN_S_MAX, 2.0), time.monotonic(), False
         process = self._process
         while process is not None:
             process.wait()
             if time.monotonic() - begun_at > _AGAIN_S_MAX:
-                pause_s = _AGAIN_S
-            if self._is_done(process) or self._closing.wait(pause_s):
+                pauses.begin()
+            if self._is_done(process) or self._closing.wait(pauses.next_s()):
                 return
-            pause_s, begun_at = min(2 * pause_s, _AGAIN_S_MAX), time.monotonic()
+            begun_at = time.monotonic()
             with self._one_at_a_time:
                 if self._closing.is_set():
                     return

@@ -14,6 +14,7 @@ from perdure.app.worker.metrics_port import MetricsPort
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
+from perdure.engine.pauses import Pauses
 from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.supervisor import Lanes, Spawn, Supervisor
 from perdure.model.errors import StoreUnavailable
@@ -22,7 +23,7 @@ from perdure.model.jobs import Lane
 from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.ports import Observer, Store
 
-_AGAIN_S, _AGAIN_S_MAX = 0.1, 1.0  # between looks for a store that is away at the start
+_AGAIN = (0.1, 1.0, 2.0)  # the pauses between looks for a store that is away at the start
 
 
 def supervise(
@@ -132,18 +133,18 @@ def _opened_in_time(
 
 def _await_store(url: str, config: Config, observers: Observers) -> Store:
     """The store; one that is away is waited for: when a machine starts, ours may be up before the server's."""
-    give_up_at, pause_s = time.monotonic() + config.store_wait_s, _AGAIN_S
+    give_up_at, pauses = time.monotonic() + config.store_wait_s, Pauses(*_AGAIN)
     while True:
         try:
             wait_s_max = max(config.lease_ttl_s / 3, 0.1)
             return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
         except StoreUnavailable as away:
+            pause_s = pauses.next_s()
             if not away.may_pass or time.monotonic() + pause_s > give_up_at:
                 raise
             wait = f"it is waited for up to {config.store_wait_s:g} s"
             observers.store_is_away(StoreUnavailable(f"{away}; {wait}"))
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _AGAIN_S_MAX)
 
 
 def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:

@@ -46,6 +46,7 @@ from perdure.engine.attempt.stage_process_messages import (
     length_of,
     read_said,
 )
+from perdure.engine.pauses import Pauses
 from perdure.engine.supervise.oom import OomCounter
 from perdure.model.errors import BugError
 from perdure.model.kinds import Kind
@@ -64,7 +65,7 @@ _STARTS_MAX = max(2, os.cpu_count() or 1)
 _LATE_MAX = 3 * _STARTS_MAX  # in a row, for one function: then it is not the machine
 # To read what a child wrote before it ended, if a child of its own holds the line.
 _LAST_WORDS_S = 0.1
-_AGAIN_S, _AGAIN_S_MAX = 0.1, 5.0  # between tries where the system has no process to give
+_AGAIN = (0.1, 5.0, 2.0)  # the pauses between tries where the system has no process to give
 _END_S_MAX = 0.8  # for a child to leave by itself; the worker's own last second is longer
 
 log = logging.getLogger("perdure")
@@ -224,7 +225,7 @@ class StageProcessPool:
 
     async def _started_in_time(self) -> StageProcess | None:
         """A new child, as soon as the system has a process to give; None if that takes too long."""
-        pause_s, give_up_at = _AGAIN_S, time.monotonic() + _START_S_MAX
+        pauses, give_up_at = Pauses(*_AGAIN), time.monotonic() + _START_S_MAX
         while True:
             try:
                 child = await self._start()
@@ -233,10 +234,10 @@ class StageProcessPool:
             else:
                 self._delayed = False
                 return child
+            pause_s = pauses.next_s()
             if time.monotonic() + pause_s > give_up_at:
                 return None
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _AGAIN_S_MAX)
 
     def _say_delayed(self, error: OSError) -> None:
         if not self._delayed:

@@ -28,6 +28,7 @@ from perdure.engine.batch.unattended import Attendance
 from perdure.engine.enqueue import Item, bad_request_id, enqueue, is_request_id, new_job
 from perdure.engine.idempotency import Key, key_from_item, key_from_position, value_from_item
 from perdure.engine.ids import Ids
+from perdure.engine.pauses import Absence, Pauses
 from perdure.engine.stages import LaidPipeline
 from perdure.model.errors import (
     CallerError,
@@ -49,7 +50,7 @@ from perdure.model.runs import RunStatus, RunView
 BACKLOG_MAX = 100_000  # open items of a run, beyond which feeding waits for its workers
 _CHUNK = 1_000
 _CHUNK_S = 0.5
-_PAUSE_S, _PAUSE_S_MAX = 0.05, 1.0
+_PAUSES = (0.05, 1.0, 2.0)
 _SAY_EVERY_S = 30.0
 
 Bad = Callable[[int, PayloadRefused], None]
@@ -90,7 +91,8 @@ class Fed(Struct, frozen=True):
 class FeedTerms(Struct, frozen=True):
     """How items become jobs. ``bad`` hears of an item that cannot be stored; without it the feeding ends there.
 
-    ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own.
+    ``key`` and ``request_id`` say which field of an item, or which function of it, gives its own. ``seal`` says that
+    after the last item the run has all.
     """
 
     owner: str = ""
@@ -102,6 +104,7 @@ class FeedTerms(Struct, frozen=True):
     backlog_max: int | None = BACKLOG_MAX
     bad: Bad | None = None
     request_id: Key | None = None
+    seal: bool = True
 
     def __post_init__(self) -> None:
         backlog_max = self.backlog_max
@@ -110,7 +113,7 @@ class FeedTerms(Struct, frozen=True):
 
 
 class Feeder:
-    """Feeds one run; ``once`` takes one chunk of its items, and seals it after the last if ``seal`` says so."""
+    """Feeds one run; ``once`` takes one chunk of its items, and seals it after the last if its terms say so."""
 
     def __init__(
         self,
@@ -121,7 +124,6 @@ class Feeder:
         *,
         ids: Ids,
         terms: FeedTerms,
-        seal: bool = True,
         by: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -134,7 +136,6 @@ class Feeder:
         self._first_no = math.inf  # of the jobs that this call has made
         self._ids = ids
         self._terms = terms
-        self._seal = seal
         self._by = by or f"{socket.gethostname()}:{os.getpid()}"
         self._monotonic = monotonic
         self._attendance = Attendance(runs.reader, runs.observers, monotonic=monotonic)
@@ -187,7 +188,7 @@ class Feeder:
 
     def _end(self) -> None:
         with self._signing:
-            if self._seal:
+            if self._terms.seal:
                 self.run = self._runs.seal(self.run)
             self.over = True
 
@@ -349,21 +350,19 @@ def feed(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Fed:
     """Feed until the items are in and the run is sealed, or it is stopped; a store that is away is waited for, for a while."""
-    pause_s, away_at = _PAUSE_S, math.inf
+    pauses, away = Pauses(*_PAUSES), Absence(FEEDER_AWAY_S_MAX, monotonic)
     while not feeder.over:
         try:
             went_on = feeder.once()
-            away_at = math.inf
+            away.end()
         except StoreUnavailable:
-            away_at = min(away_at, monotonic())
-            if monotonic() - away_at > FEEDER_AWAY_S_MAX:
+            if away.is_too_long():
                 raise
             went_on = False
         if went_on:
-            pause_s = _PAUSE_S
+            pauses.begin()
         else:
-            rest(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            rest(pauses.next_s())
     return feeder.fed
 
 

@@ -282,14 +282,14 @@ class Pump:
 
     def _keep(self, gates: Gatekeeper) -> None:
         """Keep the gates; what has finished is recorded, even if that fails."""
+        free = 0 if self._draining else max(0, self._slots_free())
         try:
-            free = 0 if self._draining else max(0, self._slots_free())
             gates.once(isolation=self._identity.isolation, free=free)
         except StoreError:
             if self._unsent:
                 self._send(None)
             raise
-        if not self._draining and self._slots_free() > 0:
+        if free:
             try:
                 claim = gates.probe(isolation=self._identity.isolation, check=self._runner.check)
             except WorkerDead:

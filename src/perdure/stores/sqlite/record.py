@@ -13,13 +13,21 @@ from perdure.model.changes import ChangeKind
 from perdure.model.jobs import Claim, Receipt, Record, RecordRefused, Settled, Stale
 from perdure.model.states import TERMINAL, State
 from perdure.stores.columns import counted
-from perdure.stores.moments import MINUTE_US, from_us, maybe_us, seconds_us, to_us
+from perdure.stores.moments import from_us, maybe_us, seconds_us, to_us
 from perdure.stores.plain_success import is_plain
 from perdure.stores.rows import claim_out, delay_us, encode, past_in
 from perdure.stores.sqlite.change_feed import tell_columns
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.tally_changes import JobBefore, TallyChanges, place_of
 
+_TALLIES = (  # as `TallyChanges.rows` gives them
+    SQL.run_counts_add,
+    SQL.run_kinds_add,
+    SQL.depths_add,
+    SQL.flows_add,
+    SQL.deaths_add,
+    SQL.owners_add,
+)
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
 
 
@@ -73,15 +81,7 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
 
 def add_tally(cx: sqlite3.Connection, tally: TallyChanges, writer: int, now: int) -> None:
     """Write down what has changed in the counts of runs and in the tallies."""
-    lots = (
-        (SQL.run_counts_add, tally.rows(writer)),
-        (SQL.run_kinds_add, tally.kind_rows(writer)),
-        (SQL.depths_add, tally.depth_rows()),
-        (SQL.flows_add, tally.flow_rows(now // MINUTE_US)),
-        (SQL.deaths_add, tally.death_rows(now)),
-        (SQL.owners_add, tally.owner_rows()),
-    )
-    for sql, rows in lots:
+    for sql, rows in zip(_TALLIES, tally.rows(writer, now), strict=True):
         if rows:
             cx.executemany(sql, rows)
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from perdure.app.dead_letters import Redrive
-from perdure.app.session.waiting import wait_until
+from perdure.app.session.waiting import looks, wait_until
 from perdure.app.surface.store_session import RedrivePreview
 from perdure.model.operations import BulkStatus, BulkView
 from perdure.model.runs import RunStatus, RunView
@@ -48,8 +48,7 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
 
     hinted = False
     with screen(Text, lines, err=True) as (show, say, _):
-        while True:
-            bulk, run = _see(redrive)
+        for bulk, run in looks(lambda: _see(redrive), every_s=_GLANCE_S):
             show(_line(bulk, run, count))
             if _is_over(bulk, run):
                 return
@@ -57,7 +56,6 @@ def watch(redrive: Redrive, count: int, *, quiet: bool) -> None:
             if untouched and not hinted and time.monotonic() - begun_s > _UNTOUCHED_S:
                 hinted = True
                 say("nobody has taken it up yet; is a worker that has the pipeline at work?")
-            time.sleep(_GLANCE_S)
 
 
 def summary_lines(redrive: Redrive, *, every: bool = False) -> list[str]:

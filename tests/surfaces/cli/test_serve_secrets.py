@@ -102,8 +102,9 @@ def speak(port: int, tokens: dict[str, str]) -> Iterator[str]:
     ann, stranger = Wire(port, tokens["ann"]), Wire(port, BEARER)
     asked = {"pipeline": "shouting", "item": {"text": PAYLOAD}}
     for item in ({"text": PAYLOAD}, {"broken": PAYLOAD}, {"odd": PAYLOAD}):
-        status, told = ann.ask("POST", "/api/jobs", asked | {"item": item}, prefer="wait=60",
-                               x_request_id="r-canary")  # fmt: skip
+        status, told = ann.ask(
+            "POST", "/api/jobs", asked | {"item": item}, prefer="wait=60", x_request_id="r-canary"
+        )
         assert status == 200
         yield told.replace(PAYLOAD.upper(), "")
     for who in (ann, stranger):
@@ -151,14 +152,24 @@ def test_no_secret_comes_out_of_a_server_that_tells_all_it_can(tmp_path, tokens)
     (tmp_path / "work.py").write_text(WORK)
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PERDURE")}
     command = [sys.executable, "-m", "perdure.surfaces.cli", "serve", "work:app", "--worker"]
-    with (tmp_path / "log").open("w+") as log, subprocess.Popen(
-        [*command, "--port", "0"], cwd=tmp_path, env=kept | {"PERDURE_LOG_LEVEL": "DEBUG"},
-        stdout=subprocess.PIPE, stderr=log, text=True,
-    ) as serving:  # fmt: skip
+    with (
+        (tmp_path / "log").open("w+") as log,
+        subprocess.Popen(
+            [*command, "--port", "0"],
+            cwd=tmp_path,
+            env=kept | {"PERDURE_LOG_LEVEL": "DEBUG"},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as serving,
+    ):
         try:
             port = int(re.search(r":(\d+)/api", serving.stdout.readline())[1])
-            until("it is ready, with its worker",
-                  lambda: Wire(port, "").ask("GET", "/readyz")[0] == 200, within_s=60)  # fmt: skip
+            until(
+                "it is ready, with its worker",
+                lambda: Wire(port, "").ask("GET", "/readyz")[0] == 200,
+                within_s=60,
+            )
             with hearing(port, tokens["root"]) as stream:
                 told = list(speak(port, tokens))
                 heard = heard_until(stream, b'"state":"failed"', 2)

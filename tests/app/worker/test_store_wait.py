@@ -20,7 +20,7 @@ from perdure.stores.postgres.errors import BY_CLASS, BY_CODE, error_of
 from tests.engine.kit import Notes, until
 from tests.servers.proxy import Proxy
 from tests.stories.kit import CLI
-from tests.surfaces.test_bad_stores import APP
+from tests.surfaces.cli.test_bad_stores import APP
 
 
 class Started:

@@ -38,8 +38,11 @@ def test_an_app_is_told_whether_a_gate_is_held_and_why(app):
     hold(app, "model", "10m")
     held = app.gate("model")
     assert (held.state, held.flows, held.reason, held.held_by) == (
-        "held", False, "model is ill", None,
-    )  # fmt: skip
+        "held",
+        False,
+        "model is ill",
+        None,
+    )
     assert held.held_until is not None
     assert app.gate("key").flows
 
@@ -50,8 +53,11 @@ def test_what_holds_a_credential_holds_its_upstreams(app):
     hold(app, "key")
     held = asyncio.run(app.gate_async("model"))
     assert (held.flows, held.reason, held.held_by, held.held_until) == (
-        False, "key is ill", "key", None,
-    )  # fmt: skip
+        False,
+        "key is ill",
+        "key",
+        None,
+    )
 
 
 def test_a_gate_that_is_not_there_is_told_with_those_that_are(app):

@@ -19,7 +19,7 @@ from perdure.rules.policy_form import policy_form
 from perdure.rules.presets import PRESETS, gate_for, preset
 from perdure.rules.vocabulary import GATEWAY
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "docs" / "decisions"
 
 # What counts as a number: all that decides whether and when something is tried again, so also the matches, and the codes
