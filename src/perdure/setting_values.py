@@ -132,6 +132,12 @@ def read_file(path: str) -> dict[str, Any]:
         ) from None
 
 
+_TYPE_WORDS: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
 # -- checks ----------------------------------------------------------------------------------
 
 
@@ -145,7 +151,7 @@ def checked_value(setting: Setting[Any], found: RawValue) -> Any:
         bare = ", without quotes" if found.origin.file and isinstance(found.raw, str) else ""
         word = f", or {setting.none}" if setting.none else ""
         raise _refusal(
-            setting, found, f"it must be of type {setting.type.__name__}{bare}{word}"
+            setting, found, f"it must be {_TYPE_WORDS[setting.type]}{bare}{word}"
         ) from None
     if setting.choices:
         value = next((one for one in setting.choices if one.lower() == str(value).lower()), None)

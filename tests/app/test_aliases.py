@@ -118,7 +118,7 @@ def test_what_is_wrong_under_a_name_of_the_application_is_told_with_that_name_an
         load_settings(CONVERTER)
     assert str(caught.value).splitlines() == [
         "4 settings are wrong:",
-        "  - WORKER_CONCURRENCY is 'many'; it must be of type int",
+        "  - WORKER_CONCURRENCY is 'many'; it must be a whole number",
         "  - WORKER_LEASE_TTL_SEC is '0.1'; it must be at least 0.3",
         "  - RETRY_MAX_ATTEMPTS is '51'; it must be at most 50",
         "  - RETRY_BASE_DELAY_MS is '-1'; it must be at least 0 ms",
@@ -148,7 +148,7 @@ def test_a_table_that_is_none_is_refused():
     ):
         load_settings(VERIFIER, file_name="daemon.yaml", file_content={"retry": "never"})
     with pytest.raises(
-        ConfigError, match=r"the application's file is '8'; .* of type int, without qu"
+        ConfigError, match=r"the application's file is '8'; .* a whole number, without qu"
     ):
         load_settings(VERIFIER, file_content={"retry": {"max_attempts": "8"}})
 

@@ -54,7 +54,7 @@ def test_async_callers_enqueue_and_wait_like_sync_ones(app_and_pipe):
         one = await pipe.enqueue_async({"n": 1}, key="k")
         again = await pipe.enqueue_async({"n": 1}, key="k")
         many = await pipe.enqueue_many_async([{"n": n} for n in range(3)], priority=2)
-        with pytest.raises(JobUnfinished, match="queued after 0"):
+        with pytest.raises(JobUnfinished, match="queued after a wait of 0"):
             await one.result_async(wait_s=0)
         return one, again, many
 

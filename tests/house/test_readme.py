@@ -236,7 +236,8 @@ $ perdure enqueue work:notes 1
 $ perdure worker work:app &
 12:00:00.000 INFO    worker_started worker=7 role=main pid=100
 $ perdure jobs list --state succeeded
-       1  01a1de7d-a43c-70af-8f61-84ffa69598b9  succeeded   notes/note  starts 1  2026-11-15 12:00:00Z
+no  job                                   state      stage       starts  error  enqueued              key
+ 1  01a1de7d-a43c-70af-8f61-84ffa69598b9  succeeded  notes/note       1  -      2026-11-15 12:00:00Z  -
 $ make coffee
 ```
 """

@@ -27,7 +27,7 @@ from perdure.model.errors import (
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed, LoggedDeed
-from perdure.model.states import TERMINAL, State
+from perdure.model.states import TERMINAL, FailedReason, State
 from perdure.model.views import AttemptView, CaptureView, JobView, PayloadView
 from perdure.ports import Reader
 
@@ -266,7 +266,9 @@ class JobRef(Struct, frozen=True):
         if self._owner not in (None, job.owner):
             raise UnknownName(f"job {self.id} is no longer in the store")
         if job.state not in TERMINAL:
-            raise JobUnfinished(f"job {self.id} is {job.shown_state} after {wait_s:g} s")
+            raise JobUnfinished(
+                f"job {self.id} is still {job.shown_state} after a wait of {wait_s:g} s{_due(job)}"
+            )
         return job
 
 
@@ -322,17 +324,25 @@ def _result_of(job: JobView) -> Any:
 
 
 def _no_result(id: str, ended: Over | JobView) -> JobFailed:
-    reason = f" ({ended.failed_reason.value})" if ended.failed_reason else ""
-    what = f": {ended.error_message}" if ended.error_message else ""
-    error = JobFailed(
-        f"job {id} {ended.state.value}{reason}{what}",
+    """Why there will be none, in words that users may read as well: of the stage's own there are none among them."""
+    why = () if ended.failed_reason is None else (ended.failed_reason.value, ended.error_kind)
+    reason = ", ".join(filter(None, why))
+    late = "its time was over; " if ended.failed_reason is FailedReason.EXPIRED else ""
+    what = f": {late}{ended.error_message.rstrip('.')}" if ended.error_message else ""
+    return JobFailed(
+        f"job {id} {ended.state.value}{f' ({reason})' if reason else ''}{what}; see: perdure jobs show {id}",
         job_id=id,
         kind=ended.error_kind,
         public_code=ended.error_code,
         public_message=ended.error_message,
     )
-    error.add_note(f"see: perdure jobs show {id}")  # for who reads a traceback, not for users
-    return error
+
+
+def _due(job: JobView) -> str:
+    """When a job that waits for its time may go on; of others nothing."""
+    if job.state is not State.QUEUED or job.ready:
+        return ""
+    return f"; it is due {job.due_at.isoformat(timespec='seconds')}"
 
 
 def _countdown(wait_s: float | None) -> Callable[[], float | None]:

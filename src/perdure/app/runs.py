@@ -1,10 +1,12 @@
 """Runs as a user holds them."""
 
+import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,7 +15,7 @@ from perdure.app.session.session import Session
 from perdure.app.session.waiting import wait_until, wait_until_async
 from perdure.engine.batch.feeding import Fed
 from perdure.engine.batch.report import Report, report_of
-from perdure.engine.batch.results import as_ended, ended_so_far, in_order
+from perdure.engine.batch.results import as_ended, ended_so_far, has_stopped, in_order
 from perdure.engine.batch.runs import is_stranded, settings_of, unfed_words
 from perdure.engine.batch.unattended import Attendance
 from perdure.engine.pauses import Pauses
@@ -21,6 +23,7 @@ from perdure.engine.payloads import decode
 from perdure.engine.upkeep.bulk_duty import catch_up, revivals_waiting
 from perdure.model.aliases import under_aliases
 from perdure.model.errors import CallerError, RunAborted, RunUnfinished, UnknownName
+from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import Deed
 from perdure.model.runs import ItemView, RunStatus, RunView
 from perdure.model.states import State
@@ -241,6 +244,43 @@ class Run:
     def report(self) -> Report:
         """How it went: retries, errors, stages, waste; walks over all its attempts."""
         return report_of(self._session.opened.reader, self.view())
+
+    async def view_async(self) -> RunView:
+        """As `view`, without blocking the event loop."""
+        return await asyncio.to_thread(self.view)
+
+    async def results_async(self, *, failed: bool = True) -> AsyncIterator[Result]:
+        """As `results` in the order of the items, without blocking the event loop; the first comes when the run has stopped."""
+        await wait_until_async(has_stopped, self._look, None)
+        found = self.results(failed=failed, wait=False)
+        while page := await asyncio.to_thread(lambda: list(islice(found, PAGE_ROWS_MAX))):
+            for one in page:
+                yield one
+
+    async def write_results_async(self, path: str | os.PathLike[str]) -> int:
+        """As `write_results`, without blocking the event loop."""
+        await wait_until_async(has_stopped, self._look, None)
+        return await asyncio.to_thread(self.write_results, path)
+
+    async def pause_async(self, *, reason: str = "", by: str = "app") -> None:
+        """As `pause`, without blocking the event loop."""
+        await asyncio.to_thread(self.pause, reason=reason, by=by)
+
+    async def resume_async(self, **options: Any) -> None:
+        """As `resume`, without blocking the event loop."""
+        await asyncio.to_thread(self.resume, **options)
+
+    async def cancel_async(self, *, reason: str = "", by: str = "app") -> None:
+        """As `cancel`, without blocking the event loop."""
+        await asyncio.to_thread(self.cancel, reason=reason, by=by)
+
+    async def seal_async(self) -> None:
+        """As `seal`, without blocking the event loop."""
+        await asyncio.to_thread(self.seal)
+
+    async def report_async(self) -> Report:
+        """As `report`, without blocking the event loop."""
+        return await asyncio.to_thread(self.report)
 
     def _look(self) -> RunView:
         """The run as it is now; raises for one that nothing more will happen to, instead of waiting for ever."""

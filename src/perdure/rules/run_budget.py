@@ -152,7 +152,7 @@ def overspent(budget: Budget, tally: Tally) -> str | None:
         rate = failed / judged.processed
         if rate > share_max:
             return (
-                f"aborted: the rate of {what} is {_percent(rate)}, the budget is "
+                f"aborted: the rate of {what} is {_rate_beside(rate, share_max)}, the budget is "
                 f"{_percent(share_max)} ({judged.processed} processed, {failed} failed"
                 + (f"; {left_out} rate limited are left out)" if left_out else ")")
             )
@@ -174,3 +174,9 @@ def run_status(tally: Tally, budget: Budget = STANDARD, *, aborted: bool = False
 
 def _percent(share: float) -> str:
     return f"{share * 100:.6g} %"
+
+
+def _rate_beside(rate: float, share_max: float) -> str:
+    """A rate in three digits, or in as many as tell it from the budget that it is over."""
+    short = f"{rate * 100:.3g} %"
+    return short if short != _percent(share_max) else _percent(rate)

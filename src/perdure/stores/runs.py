@@ -46,8 +46,11 @@ class SharedRuns(SharedWriting):
                 "settings": run.settings_json,
                 "now": now,
             }
-            made = cx.execute(self._sql.run_add, where).rowcount == 1
-            (no,) = cx.execute(self._sql.run_found, where).fetchone()
+            found, made = cx.execute(self._sql.run_found, where).fetchone(), False
+            if found is None:  # asked first: an insert that comes to nothing would use a number up
+                made = cx.execute(self._sql.run_add, where).rowcount == 1
+                found = cx.execute(self._sql.run_found, where).fetchone()
+            (no,) = found
             view = self._run(cx, no)
             assert view is not None
             if made:

@@ -265,13 +265,17 @@ def test_a_snooze_is_handed_over(app):
 
 def test_a_failure_is_raised_with_the_public_message_and_kept_as_a_dead_letter(app):
     stage = Faults(StageError("invalid_request", "secret detail"))
-    with pytest.raises(JobFailed, match=r"failed \(fatal\): The upstream says") as caught:
+    with pytest.raises(
+        JobFailed, match=r"failed \(fatal, invalid_request\): The upstream says"
+    ) as caught:
         asyncio.run(piped(app, stage).call_async(1))
     assert "secret" not in str(caught.value)
     job = only_job(app)
     assert (job.state, job.error_kind) == (State.FAILED, "invalid_request")
-    assert str(caught.value) == f"job {job.id} failed (fatal): {job.error_message}"
-    assert caught.value.__notes__ == [f"see: perdure jobs show {job.id}"]
+    told = job.error_message.rstrip(".")
+    assert str(caught.value) == (
+        f"job {job.id} failed (fatal, invalid_request): {told}; see: perdure jobs show {job.id}"
+    )
     clean(app)
 
 

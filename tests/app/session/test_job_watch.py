@@ -91,9 +91,9 @@ def test_many_that_wait_on_a_loop_do_too_and_need_no_threads(app, pipe):
 def test_who_has_waited_long_enough_is_told_how_the_job_stands(app, pipe):
     ref = pipe.enqueue(1)
     for wait_s in (0, 0.02):
-        with pytest.raises(TimeoutError, match=f"queued after {wait_s} s"):
+        with pytest.raises(TimeoutError, match=f"still queued after a wait of {wait_s} s"):
             ref.wait(wait_s=wait_s)
-        with pytest.raises(JobUnfinished, match=f"queued after {wait_s} s"):
+        with pytest.raises(JobUnfinished, match=f"still queued after a wait of {wait_s} s"):
             asyncio.run(ref.wait_async(wait_s=wait_s))
 
 

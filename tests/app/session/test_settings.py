@@ -35,7 +35,7 @@ def test_a_setting_that_does_not_exist_is_refused_with_those_that_do():
 
 
 def test_only_settings_that_may_have_no_value_know_the_word():
-    with pytest.raises(ConfigError, match=r"must be of type float$"):
+    with pytest.raises(ConfigError, match=r"must be a number$"):
         load({"PERDURE_OVERRUN_S": "forever"})
-    with pytest.raises(ConfigError, match="must be of type float, or forever"):
+    with pytest.raises(ConfigError, match="must be a number, or forever"):
         load({"PERDURE_RETAIN_CANCELLED_S": "long"})

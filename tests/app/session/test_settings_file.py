@@ -92,14 +92,14 @@ def test_all_mistakes_are_told_at_once_with_key_value_file_and_remedy(here, monk
     assert mistakes == [
         "  - 'concurency' in perdure.toml is no setting; did you mean 'concurrency'?",
         f"  - 'queues' in perdure.toml is no setting; there are: {known}",
-        "  - grace_s in perdure.toml is '30'; it must be of type float, without quotes",
+        "  - grace_s in perdure.toml is '30'; it must be a number, without quotes",
         "  - poll_s in perdure.toml is -1; it must be at least 0.01",
-        "  - connections in perdure.toml is 2.5; it must be of type int",
-        "  - processes in perdure.toml is True; it must be of type int",
+        "  - connections in perdure.toml is 2.5; it must be a whole number",
+        "  - processes in perdure.toml is True; it must be a whole number",
         "  - log_level in perdure.toml is 'LOUD'; one of: DEBUG, INFO, WARNING, ERROR",
         "  - store in perdure.toml is no such value; it must be of type str",
-        "  - PERDURE_LEASE_TTL_S is 'soon'; it must be of type float",
-        "  - tick_s is 'often'; it must be of type float",
+        "  - PERDURE_LEASE_TTL_S is 'soon'; it must be a number",
+        "  - tick_s is 'often'; it must be a number",
     ]
 
 

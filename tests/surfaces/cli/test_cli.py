@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
+from perdure import __version__
 from perdure.engine.clock import SystemClock
 from perdure.model.nouns import replace
 from perdure.stores.migrations import migrations
@@ -521,14 +522,16 @@ def history(shell):
 
 
 def test_jobs_are_listed_newest_first(shell, history):
-    lines = shell("jobs", "list").lines
+    heads, *lines = shell("jobs", "list").lines
+    assert heads.split() == ["no", "job", "state", "stage", "starts", "error", "enqueued", "key"]
+    assert len({line.index("p/") for line in lines} | {heads.index("stage")}) == 1
     assert [line.split()[:3] for line in lines] == [
         ["4", history[4], "queued"],
         ["3", history[3], "retrying"],
         ["2", history[2], "failed"],
         ["1", history[1], "succeeded"],
     ]
-    assert re.search(r"p/one  starts 1  network  \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$", lines[1])
+    assert re.search(r"p/one +1  network +\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  -$", lines[1])
 
 
 def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
@@ -545,12 +548,12 @@ def test_jobs_are_listed_by_state_and_pipeline_and_page(shell, history):
 
 
 def test_jobs_are_listed_by_the_states_that_are_shown(shell, history):
-    shown = {line.split()[0]: line.split()[2] for line in shell("jobs", "list").lines}
+    shown = {line.split()[0]: line.split()[2] for line in shell("jobs", "list").lines[1:]}
     for state in ("succeeded", "failed", "retrying"):
-        found = shell("jobs", "list", "--state", state).lines
+        found = shell("jobs", "list", "--state", state).lines[1:]
         assert [line.split()[0] for line in found] == [no for no in shown if shown[no] == state]
     assert shell("jobs", "list", "--state", "scheduled").lines == ["no jobs"]
-    assert len(shell("jobs", "list", "--state", "queued").lines) == 2
+    assert len(shell("jobs", "list", "--state", "queued").lines) == 1 + 2
     both = shell("jobs", "list", "--state", "retrying", "--state", "failed")
     complains(both, 2, "state 'retrying' is a view of queued and is asked for alone")
 
@@ -561,9 +564,9 @@ def test_a_job_is_found_by_its_key(shell):
     anns = shell.enqueue("3", "--key", "order-1", "--owner", "ann").lines[0]
     assert shell("jobs", "show", "order-1", "--json").json["id"] == id
     assert shell("jobs", "show", "order-1").lines[1].endswith(", key order-1")
-    (line,) = shell("jobs", "list", "--key", "order-1").lines
+    _, line = shell("jobs", "list", "--key", "order-1").lines
     assert id in line
-    (line,) = shell("jobs", "list", "--key", "order-1", "--owner", "ann").lines
+    _, line = shell("jobs", "list", "--key", "order-1", "--owner", "ann").lines
     assert anns in line
     none = "no jobs with key 'order-9'; another owner's: --owner"
     assert shell("jobs", "list", "--key", "order-9").lines == [none]
@@ -827,6 +830,28 @@ def test_the_installed_command_says_the_same(shell):
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (11, "")
     assert err.startswith("perdure: store 'sqlite:///work.db' does not exist")
+
+
+def test_the_help_of_a_group_has_the_whole_sentence_of_each_command(shell):
+    for words in ([], ["dead"], ["jobs"], ["runs"]):
+        lines = shell(*words, "--help").lines
+        told = lines[lines.index("Commands:") + 1 :]
+        assert len(told) > 4
+        assert told[-1].endswith(".")
+        assert not [line for line in told if line.endswith("...")]
+
+
+def test_the_version_is_told_before_anything_is_loaded(shell):
+    asked = shell("--version")
+    assert (asked.out, asked.code) == (f"perdure, version {__version__}\n", 0)
+    code = (
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "from perdure.surfaces.cli import main; main(); print('click' in sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == f"{asked.out}False\n"
 
 
 def test_help_may_be_asked_for_in_short(shell):

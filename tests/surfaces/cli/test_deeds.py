@@ -56,6 +56,18 @@ def test_one_job_is_run_now(fresh):
     assert "it is due already" in fresh.error("jobs", "run-now", id)
 
 
+def test_what_is_due_and_stays_where_it_is_is_told_with_the_command_that_releases_it(fresh):
+    (id,) = put(fresh, 1, late=True)
+    fresh("queues", "pause", "default", "--reason", "lunch")
+    stays = (
+        "  it stays queued: queue default is paused (to release it: perdure queues resume default"
+    )
+    assert stays in fresh("jobs", "show", id)
+    assert stays in fresh("jobs", "run-now", id)
+    fresh("queues", "resume", "default")
+    assert "it stays queued" not in fresh("jobs", "show", id)
+
+
 def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monkeypatch):
     id = office.json("dead", "list")[0]["id"]
     file = tmp_path / "item.json"

@@ -1,5 +1,6 @@
 """perdure run, as people run it: real processes, real signals, every item accounted for."""
 
+import contextlib
 import io
 import json
 import os
@@ -468,6 +469,54 @@ def test_whoever_leaves_a_paused_run_is_told_how_it_goes_on(story):
 
 
 @pytest.mark.story
+def test_ctrl_c_after_the_end_neither_cuts_the_summary_nor_changes_the_exit_status(story):
+    write_items(story, [])
+    told, teller = os.pipe()
+    os.set_blocking(teller, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:  # until it is full: the summary cannot be written before we read
+            os.write(teller, b"." * 4096)
+    os.set_blocking(teller, True)
+    process = subprocess.Popen(
+        [*CLI, "run", "batch:p", "items.jsonl", "-o", "out.jsonl"],
+        cwd=story.folder,
+        env=story.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=teller,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(teller)
+    with os.fdopen(told) as summary:
+        until("it is over", (story.folder / "out.jsonl").exists, within_s=60)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        said = summary.read().lstrip(".")
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, ""), said
+    assert said.startswith("run items.jsonl: completed")
+    assert said.endswith("  results: out.jsonl (0)\n")
+
+
+def test_a_file_with_the_results_of_another_run_is_told_of_with_what_writes_them_again(story):
+    app = App(story.url)
+    other = app.pipeline("other", app.stage(lambda n: n))
+    before = other.run([1], name="before")
+    (job,) = app.jobs.list()
+    app.close()
+    out = story.folder / "out.jsonl"
+    write_items(story, [])
+    told = "out.jsonl had the results of run before (number 1) and gets those of this one; "
+    again = f"to write the others again: perdure runs results {before.no} --output FILE"
+    out.write_text(json.dumps({"key": "0", "job_id": job.id, "result": 1}) + "\n")
+    assert f"{told}{again}" in run(story, "--no-work").stderr
+    assert lines_in(story, "out.jsonl") == []
+    for nothing in ("", "no JSON\n", '{"job_id": "of another store"}\n'):
+        out.write_text(nothing)
+        assert run(story, "--no-work").stderr == ""
+
+
+@pytest.mark.story
 def test_a_command_that_is_left_at_once_still_gives_its_summary_as_json(story):
     write_items(story, [{"n": n, "wait": True} for n in range(3)])
     with begun(story, "--json") as process:
@@ -907,8 +956,11 @@ REFUSED = [
         ["refusing:p", "items.jsonl", "--kind-budget", "banana=0.1"],
         "there is no failure kind 'banana'; one of: ambiguous, auth,",
     ),
-    (["refusing:p", "items.jsonl", "--failure-budget", "2"], "failure_budget is 2"),
-    (["refusing:p", "items.jsonl", "--backlog", "0"], "backlog_max is 0"),
+    (
+        ["refusing:p", "items.jsonl", "--failure-budget", "2"],
+        "'--failure-budget': 2.0 is not in the range 0<=x<=1",
+    ),
+    (["refusing:p", "items.jsonl", "--backlog", "0"], "'--backlog': 0 is not in the range x>=1"),
     (["refusing:p", "items.jsonl", "--concurrency", "0"], "concurrency"),
     (["refusing:alone:only", "items.jsonl", "--store", "sqlite:///b.db"], "by its own word"),
 ]

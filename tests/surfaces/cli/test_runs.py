@@ -70,7 +70,9 @@ def test_a_report_says_what_the_reader_says(archive):
     words = [line.split() for line in said]
     assert ["0", "12", "100.0", "%", "█" * 40] in words
     assert ["2", "2", "input_invalid", "INVALID_REQUEST"] in words
-    assert ["one", "12", "12", "0", "0", "0.0", "%", "0.0", "%"] in [line[:9] for line in words]
+    assert ["one", "12", "12", "0", "0", "0", "0.0", "%", "0.0", "%"] in [
+        line[:10] for line in words
+    ]
     assert ["two", "12", "9", "0", "3", "0.0", "%", "25.0", "%"] in [line[:9] for line in words]
     assert said[-4] == "wasted: 3 of 24 attempts (12.5 %), $0.0000 of $3.0000"
     assert said[-3] == "output that did not fit: 0 attempts (0.0 %)"
@@ -149,7 +151,7 @@ def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
 
 
 WRONG = [
-    (("--failure-budget", "7"), "failure_budget"),
+    (("--failure-budget", "7"), "'--failure-budget': 7.0 is not in the range 0<=x<=1"),
     (
         ("--kind-budget", "timeout"),
         "--kind-budget is 'timeout'; write KIND=SHARE with a share from 0 to 1",
@@ -163,7 +165,7 @@ WRONG = [
 def test_a_budget_that_is_none_is_refused(archive, words, said):
     done = archive.run("runs", "resume", "march", *words)
     assert done.exit_code != 0
-    assert said in str(done.exception)
+    assert said in f"{done.exception}{done.stderr}"
     assert "\n" not in str(done.exception)
 
 
@@ -173,7 +175,13 @@ def test_an_aborted_run_goes_on_with_a_larger_budget(office):
             [{"n": 3}] * 300, name="may", failure_budget=0.1, check_every=5, sample_min=5
         )
         until(lambda: run.status is RunStatus.ABORTED, "it is aborted")
-    assert ": aborted: the rate of failures is " in office("runs", "show", "may")
+    shown = office("runs", "show", "may")
+    assert ": aborted: the rate of failures is " in shown
+    larger = "--failure-budget SHARE"
+    assert f"to go on: its `perdure run` again, with --retry-failed or with {larger}\n" in shown
+    assert (
+        f"or for a worker that runs elsewhere: perdure runs resume {run.no} {larger} --s" in shown
+    )
     assert "raise the budget" in office.error("runs", "resume", "may", "--failure-budget", "0.2")
     office.mended.touch()
     assert "may: running" in office("runs", "resume", "may", "--failure-budget", "1")
@@ -235,7 +243,7 @@ def test_an_unsealed_run_ends_when_it_is_sealed(waiting):
 
 def test_a_run_that_is_held_or_that_nobody_works_on_says_so_with_what_to_type(waiting):
     pause = ("queues", "pause", "default", "--reason", "moving house")
-    alone = "  no worker is alive on this store; start one: perdure worker MODULE:APP\n"
+    alone = "  no worker is alive on this store; start one: perdure worker MODULE:APP, or type its `perdure run` again\n"
     assert waiting("runs", "show", "april").endswith(alone)
     waiting(*pause)
     held = "held: queue default is paused, 5 waiting (moving house); to release it: perdure queues resume default"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.surfaces.cli.tables import seconds, shorten, so_many, table
+from perdure.surfaces.cli.tables import dollars, seconds, shorten, so_many, table
 
 
 def test_columns_are_aligned_and_the_last_one_costs_the_others_nothing():
@@ -37,3 +37,18 @@ def test_durations_are_shown_in_fitting_units(value_s, shown):
 
 def test_one_is_no_plural():
     assert [so_many(count, "job") for count in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]
+
+
+@pytest.mark.parametrize(
+    ("value_usd", "shown"),
+    [
+        (0, "$0.0000"),
+        (0.000045, "$0.000045"),
+        (0.00089999, "$0.0009"),
+        (0.0012345, "$0.0012"),
+        (1234.5, "$1,234.5000"),
+        (1e-9, "$0.000000001"),
+    ],
+)
+def test_small_money_is_never_shown_as_none(value_usd, shown):
+    assert dollars(value_usd) == shown

@@ -43,7 +43,9 @@ def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
     if path.is_dir():
         raise CallerError(f"{path} is a folder; name a file of items")
     if not path.exists():
-        raise CallerError(f"{path}: there is no such file")
+        raise CallerError(
+            f"{path}: there is no such file; check the name, and the folder that you are in"
+        )
     if path.is_file():  # a pipe is not opened twice
         _refuse_archive(path)
     return _read(path, known)

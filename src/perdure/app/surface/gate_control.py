@@ -135,8 +135,11 @@ def gate(opened: Opened, name: str) -> GateShown:
     for one in found:
         if one.name == name:
             return one
-    known = ", ".join(one.name for one in found) or "none: no stage has run behind an upstream"
-    raise UnknownName(f"no gate {name!r} in this store; there are: {known}")
+    names = ", ".join(one.name for one in found)
+    known = (
+        f"one of: {names}" if names else "there is none yet: no stage has run behind an upstream"
+    )
+    raise UnknownName(f"no gate {name!r} in this store; {known}")
 
 
 def changes(opened: Opened, name: str, *, count_max: int = 20) -> list[LoggedDeed]:

@@ -14,6 +14,7 @@ from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import find_run, unfed_at, unfed_words
 from perdure.engine.batch.unattended import workers_alive
 from perdure.engine.observe import Observers
+from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.operate.eligible import RedrivePreview
 from perdure.model.errors import CallerError
 from perdure.stores import urls
@@ -32,6 +33,7 @@ __all__ = [
     "unfed_at",
     "unfed_words",
     "workers_alive",
+    "why_closed",
 ]
 
 

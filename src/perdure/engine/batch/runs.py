@@ -227,7 +227,8 @@ class Runs(Struct, frozen=True):
             why = over_budget(found, settings) if found.status is RunStatus.ABORTED else None
             if why is not None:
                 raise RunAborted(
-                    f"run {run.name!r} was {why}; give it a larger budget to go on with it, "
+                    f"run {run.name!r} was aborted, and would be again as it stands now: "
+                    f"{why.removeprefix('aborted: ')}; give it a larger budget to go on with it, "
                     "or try what has failed again (perdure run ... --retry-failed)"
                 )
             paused, was_sealed = found.status is RunStatus.PAUSED, found.sealed_at is not None

@@ -102,7 +102,10 @@ def translate_errors(shown_url: str) -> Iterator[None]:
 def error_of(error: psycopg.Error, shown_url: str) -> StoreError:
     """The error of ours that this one is."""
     kind, advice = _look_up(error)
-    text = " ".join(str(error).partition("CONTEXT:")[0].split()) or type(error).__name__
+    said = str(error).partition("CONTEXT:")[0].splitlines()
+    text = (
+        "; ".join(filter(None, (" ".join(line.split()) for line in said))) or type(error).__name__
+    )
     found = kind(f"store {shown_url}: {text[:500]}; {advice}")
     if isinstance(found, StoreUnavailable):
         found.may_pass = found.may_pass or advice in (_AWAY[1], _NOBODY[1], _LIMIT[1])

@@ -1,5 +1,5 @@
 """``python -m perdure.surfaces.cli``: the same command, for processes that start their own kind."""
 
-from perdure.surfaces.cli.root import main
+from perdure.surfaces.cli import main
 
 main()

@@ -10,10 +10,11 @@ from perdure.app.surface.store_session import session_at
 from perdure.model.errors import CallerError, UnknownName
 from perdure.surfaces.cli.jobs import shown_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.views import all_of, capture_shown
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def captures() -> None:
     """Look at raw output that stages have put aside."""
 

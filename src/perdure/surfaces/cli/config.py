@@ -15,13 +15,14 @@ from perdure.surfaces.cli.options import (
     for_app,
     json_option,
 )
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.cli.tables import shorten, table
 
 _HIDDEN = "***"
 _CHARS_MAX = 80
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Look at the settings in force."""
 

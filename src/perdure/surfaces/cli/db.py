@@ -6,9 +6,10 @@ import click
 
 from perdure.app import schema_of, settings_in_force, shown_url
 from perdure.surfaces.cli.options import command, echo_json, json_option, store_option
+from perdure.surfaces.cli.root import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def db() -> None:
     """Look after the store's schema."""
 

@@ -11,7 +11,7 @@ from perdure.app.job_filters import job_named
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
-from perdure.surfaces.cli.jobs import deeds_of, shown_at, story
+from perdure.surfaces.cli.jobs import deeds_of, shown_at, story, ways_on
 from perdure.surfaces.cli.options import (
     command,
     echo_json,
@@ -23,6 +23,7 @@ from perdure.surfaces.cli.options import (
     with_store,
 )
 from perdure.surfaces.cli.redrive import continue_bulk, discard, history, redrive, stop
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.cli.tables import day_at, shorten, so_many, table
 from perdure.surfaces.views import (
     all_of,
@@ -38,7 +39,7 @@ _ITEM_CHARS_MAX = 2_000
 _EXAMPLE_CHARS_MAX = 100
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dead() -> None:
     """Work through dead letters: what has failed for good."""
 
@@ -65,11 +66,20 @@ def list_dead(
         if as_json:
             echo_json(all_of_jobs(session, found))
             return
-    for job in found:
-        click.echo(
-            f"{job.no:>8}  {job.id}  {day_at(job.finished_at)}  {job.pipeline}/{job.stage}  "
-            f"{_what(job)}  {shorten(job.error_detail or job.error_message or '', _EXAMPLE_CHARS_MAX)}"
+    heads = ("no", "job", "failed", "stage", "error", "example")
+    rows = [
+        (
+            job.no,
+            job.id,
+            day_at(job.finished_at),
+            f"{job.pipeline}/{job.stage}",
+            _what(job),
+            shorten(job.error_detail or job.error_message or "", _EXAMPLE_CHARS_MAX),
         )
+        for job in found
+    ]
+    for line in table(heads, rows, left=heads[1:]) if rows else ():
+        click.echo(line)
     if not found:
         click.echo(f"no dead letters{in_words(chosen)}")
     elif len(found) == limit:
@@ -191,12 +201,7 @@ def _rest(job: JobView, captures: Sequence[CaptureView]) -> list[str]:
     ]
     if job.discarded_at is not None:
         lines.append(f"  discarded {shown_at(job.discarded_at)}")
-    lines.append(f"  to try it again: {command('perdure dead retry {}', job.id)}")
-    if job.fingerprint:
-        lines.append(
-            f"  others like it: {command('perdure dead list --fingerprint {}', job.fingerprint)}"
-        )
-    return lines
+    return lines + ways_on(job)
 
 
 def _group(one: DeadGroup) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from perdure.model.operations import BulkStatus
 from perdure.model.states import State
 from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, summary_lines, watch
 from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
-from perdure.surfaces.cli.jobs import jobs
+from perdure.surfaces.cli.jobs import behind, jobs
 from perdure.surfaces.cli.options import (
     Command,
     act_on,
@@ -194,6 +194,8 @@ class _DeedAsked:
             echo_json(all_of_job(session, job))
             return
         click.echo(f"{job.id} {what}: {job.shown_state} for stage {job.stage}, life {job.life}")
+        for line in behind(session, job):
+            click.echo(line)
 
     def sure_of(self, found: Any, question: str, state: str) -> bool:
         """Whether so many jobs are to be touched; where there are none, says in which state they would be."""

@@ -18,9 +18,10 @@ from perdure.surfaces.cli.options import (
     store_option,
     with_store,
 )
+from perdure.surfaces.cli.root import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def gates() -> None:
     """Look at the gates of upstreams; hold, probe or release one."""
 

@@ -8,27 +8,30 @@ import msgspec
 
 from perdure.app.job_filters import SHOWN_STATES, job_named, jobs_listed
 from perdure.app.session.session import Session
-from perdure.app.surface.store_session import session_at
+from perdure.app.surface.store_session import session_at, why_closed
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedDeed
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words
 from perdure.surfaces.cli.options import (
+    command,
     echo_json,
     json_option,
     limit_option,
     reading_app_option,
     store_option,
+    with_store,
 )
-from perdure.surfaces.cli.tables import day_at, shorten, spent_words
+from perdure.surfaces.cli.root import CommandGroup
+from perdure.surfaces.cli.tables import day_at, shorten, spent_words, table
 from perdure.surfaces.views import all_of_attempts, all_of_job, all_of_jobs
 
 _NUMBER_MAX = 2**63 - 1
 _CHARS_MAX = 200
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jobs() -> None:
     """Look at jobs; cancel them, run them now, and retry those that have failed."""
 
@@ -71,18 +74,31 @@ def list_jobs(
         if as_json:
             echo_json(all_of_jobs(session, found))
             return
-    for job in found:
-        error = f"  {job.error_kind}" if job.error_kind else ""
-        key = "" if job.key is None else f"  key {shorten(job.key, 40)}"
-        click.echo(
-            f"{job.no:>8}  {job.id}  {job.shown_state:<10}  {job.pipeline}/{job.stage}  "
-            f"starts {job.counters.starts + job.past.starts}{error}  {day_at(job.enqueued_at)}{key}"
-        )
+    for line in _rows(found):
+        click.echo(line)
     if not found:
         nobodys = "; another owner's: --owner" if meant.key is not None and not meant.owner else ""
         click.echo(f"no jobs{in_words(chosen)}{nobodys}")
     elif len(found) == limit:
         click.echo(f"more: --before {found[-1].no}")
+
+
+def _rows(found: Sequence[JobView]) -> list[str]:
+    heads = ("no", "job", "state", "stage", "starts", "error", "enqueued", "key")
+    rows = [
+        (
+            job.no,
+            job.id,
+            job.shown_state,
+            f"{job.pipeline}/{job.stage}",
+            job.counters.starts + job.past.starts,
+            job.error_kind or "-",
+            day_at(job.enqueued_at),
+            "-" if job.key is None else shorten(job.key, 40),
+        )
+        for job in found
+    ]
+    return table(heads, rows, left=set(heads) - {"no", "starts"}) if rows else []
 
 
 @jobs.command()
@@ -96,7 +112,7 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         reader = session.opened.reader
         job = job_named(reader, job_id)
         attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
-        payloads = reader.payloads(job.no)
+        payloads, closed = reader.payloads(job.no), behind(session, job)
         plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
@@ -115,6 +131,8 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         click.echo(line)
     for one in payloads:
         click.echo(f"  payload until life {one.life}: {shorten(one.payload_json, _CHARS_MAX)}")
+    for line in closed + ways_on(job):
+        click.echo(line)
 
 
 def deeds_of(session: Session, job: JobView) -> list[LoggedDeed]:
@@ -194,6 +212,23 @@ def _end_lines(job: JobView) -> list[str]:
     if job.result_json is not None:
         lines.append(f"  result {shorten(job.result_json, _CHARS_MAX)}")
     return lines
+
+
+def behind(session: Session, job: JobView) -> list[str]:
+    """What keeps a queued job where it is, however due it may be: a gate, a paused queue or run."""
+    closed = why_closed(session.opened.reader, job.lane) if job.state is State.QUEUED else None
+    return [f"  it stays queued: {with_store(closed)}"] if closed else []
+
+
+def ways_on(job: JobView) -> list[str]:
+    """How a dead letter is tried again, and where others like it are."""
+    if job.state is not State.FAILED:
+        return []
+    alike = "perdure dead list --fingerprint {}"
+    return [
+        f"  to try it again: {command('perdure dead retry {}', job.id)}",
+        *([f"  others like it: {command(alike, job.fingerprint)}"] if job.fingerprint else []),
+    ]
 
 
 def shown_at(moment: datetime) -> str:

@@ -10,9 +10,10 @@ from perdure.app.session.metrics import (
 )
 from perdure.app.surface.store_session import session_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.root import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def metrics() -> None:
     """Show the metrics of a store, and the rules for alerts."""
 

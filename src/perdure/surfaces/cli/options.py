@@ -18,6 +18,8 @@ from perdure.model.limits import PAGE_ROWS_MAX
 
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, perdure.toml, else perdure.db."
 
+SHARE = click.FloatRange(0, 1)  # 0.1 is a tenth
+
 _STORE = "perdure.store"
 _PASSWORD = "PASSWORD"  # noqa: S105 - what a person is to replace
 # A command within a sentence: up to a comma, a bracket, the word "and" or the end.

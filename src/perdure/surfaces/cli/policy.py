@@ -16,9 +16,10 @@ from perdure.app import (
 )
 from perdure.app.surface.policies import Explained
 from perdure.surfaces.cli.options import command, echo_json, json_option
+from perdure.surfaces.cli.root import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def policy() -> None:
     """Read, check and question retry policies."""
 

@@ -12,12 +12,13 @@ from perdure.surfaces.cli.options import (
     reason_and_by,
     store_option,
 )
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.cli.tables import shorten, table
 
 _PIPELINES_CHARS_MAX = 60
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def queues() -> None:
     """Look at queues; pause or resume one."""
 

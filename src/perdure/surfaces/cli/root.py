@@ -6,6 +6,7 @@ from importlib import import_module
 
 import click
 
+from perdure import __version__
 from perdure.model.errors import PerdureError
 
 _COMMANDS = {
@@ -35,9 +36,23 @@ _COMMANDS = {
 
 
 _HIDDEN = {"describe", "worker-child"}
+_SENTENCE_CHARS_MAX = 500
 
 
-class _Root(click.Group):
+class CommandGroup(click.Group):
+    """A group whose help has the whole first sentence of each command: click would cut it to one line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands into the help."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        shown = [(name, one) for name, one in found if one is not None and not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, one in shown]
+            )
+
+
+class _Root(CommandGroup):
     """Loads a command when it is asked for: all of them are most of our start-up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -84,7 +99,7 @@ class _Root(click.Group):
 @click.group(
     cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="perdure")
+@click.version_option(__version__)
 def cli() -> None:
     """Run unreliable AI work to the end."""
 

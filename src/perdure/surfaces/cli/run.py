@@ -1,6 +1,5 @@
 """perdure run: a batch of items through a pipeline, from a file to a file."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from perdure.model.nouns import replace
 from perdure.model.runs import RunStatus
 from perdure.surfaces.cli.live_panel import screen
 from perdure.surfaces.cli.options import (
+    SHARE,
     app_store_option,
     check_app_store,
     echo_json,
@@ -30,9 +30,9 @@ from perdure.surfaces.cli.options import (
     kind_budget,
     with_options,
 )
+from perdure.surfaces.cli.run_files import Files, checked_files, lines_about_other_runs
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
-    Files,
     plain_outcome,
     resume,
     summary_lines,
@@ -94,7 +94,7 @@ _OPTIONS = (
     click.option("--owner", default="", help="Whose items these are."),
     click.option(
         "--failure-budget",
-        type=float,
+        type=SHARE,
         metavar="SHARE",
         help="Abort when more of the processed items have failed. Default: 0.1.",
     ),
@@ -124,19 +124,19 @@ _OPTIONS = (
     ),
     click.option(
         "--completed-at",
-        type=float,
+        type=SHARE,
         metavar="SHARE",
         help="Share of success from which the run is completed. Default: 0.95.",
     ),
     click.option(
         "--partial-at",
-        type=float,
+        type=SHARE,
         metavar="SHARE",
         help="Share of success from which it is a partial success. Default: 0.5.",
     ),
     click.option(
         "--cost-max-usd",
-        type=float,
+        type=click.FloatRange(min=0),
         metavar="USD",
         help="Abort when the stages report more cost than that.",
     ),
@@ -148,7 +148,7 @@ _OPTIONS = (
     ),
     click.option(
         "--backlog",
-        type=int,
+        type=click.IntRange(min=1),
         metavar="ITEMS",
         help="Open items beyond which feeding waits. Default: 100000.",
     ),
@@ -187,15 +187,20 @@ def run(target: str, items: str, **chosen: Any) -> None:
     completed, 3 for a partial success, 4 when it failed, 5 when a budget aborted it, 6 when it was
     cancelled, 130 when it was interrupted; 2 when a line or an option is wrong.
     """
-    files = _files(items, chosen)
+    files = checked_files(items, chosen["results"], chosen["failures"])
     for_app(chosen["store"])
     reference, session, pipe = load_pipeline(target)
-    with closing(session):
+    with (
+        _stop_requests() as asked,
+        closing(session),
+    ):  # to the last word: a summary is not interrupted
         check_app_store(reference, session.url, chosen["store"])
-        _carry_out(pipe, reference, files, chosen)
+        _carry_out(pipe, reference, files, chosen, asked)
 
 
-def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any]) -> NoReturn:
+def _carry_out(
+    pipe: Pipeline, reference: str, files: Files, chosen: dict[str, Any], asked: Callable[[], int]
+) -> NoReturn:
     as_json = chosen["as_json"]
     bad = _Bad(lambda line: click.echo(line, err=True))
     named = _name(files.items, chosen)
@@ -203,6 +208,9 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
     if chosen["new"]:
         name = named or pipe._session.ids.next()
         _tell_new(pipe, files, name, chosen["owner"])
+    ours = (pipe.name, chosen["owner"], name)
+    for line in lines_about_other_runs(files, pipe._session, goes_on=ours):
+        click.echo(line, err=True)
     order = RunRequest(
         items=_items(files.items, chosen["form"]),
         name=name,
@@ -220,10 +228,7 @@ def _carry_out(pipe: Pipeline, reference: str, files: Files, chosen: dict[str, A
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
     try:
-        with (
-            _stop_requests() as asked,
-            screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal),
-        ):
+        with screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal):
             heard = replace(order, aside=on_terminal, hear=hear)
             outcome = carry_out(pipe, heard, show, asked)
     except LeftAtOnce as left:
@@ -264,24 +269,6 @@ def _tell_new(pipe: Pipeline, files: Files, name: str, owner: str) -> None:
 
 
 # -- what was asked for ------------------------------------------------------------------
-
-
-def _files(items: str, chosen: dict[str, Any]) -> Files:
-    files = Files(items, chosen["results"], chosen["failures"])
-    written = [path for path in (files.results, files.failures) if path is not None]
-    for path in written:
-        if path.name == "-":
-            raise CallerError("results go to a file; - is no file to write to")
-        if path.is_dir():
-            raise CallerError(f"{path} is a folder; name a file in it for what is to be written")
-    named = written if items == "-" else [*written, Path(items)]
-    places = [Path(os.path.realpath(path)) for path in named if path.is_file() or not path.exists()]
-    for place in places:
-        if places.count(place) > 1:
-            raise CallerError(
-                f"{place.name} is named twice; items and results need files of their own"
-            )
-    return files
 
 
 def _items(items: str, form: str | None) -> Iterator[Any]:
@@ -331,6 +318,8 @@ def _worker(reference: str, pipe: Pipeline, concurrency: int | None) -> list[str
     level = "ERROR" if settings.origin("log_level") == "default" else settings["log_level"]
     lanes = ["--queue", pipe.queue, "--category", pipe.category]
     tuning = ["--concurrency", str(settings["concurrency"]), "--log-level", level]
+    if settings.origin("log_format") == "default":  # its lines stand among ours, which are text
+        tuning += ["--log-format", "text"]
     return [*_WORKER, reference, *lanes, *tuning]
 
 

@@ -11,10 +11,16 @@ from perdure.app.batch.snapshot import Held, RunSnapshot
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.live_panel import Echo, counts_text, frame, now_and_then
 from perdure.surfaces.cli.options import command, with_store
+from perdure.surfaces.cli.tables import dollars
 
 _LINE_S = 10.0
 _KINDS_SHOWN = 6
 _HELD_SHOWN = 3
+_STATE_WORDS = {
+    RunStatus.RUNNING: "",
+    RunStatus.FAILED: "the run has failed",
+    RunStatus.PARTIAL_SUCCESS: "the run is a partial success",
+}
 
 
 def progress_line(shot: RunSnapshot) -> str:
@@ -142,9 +148,9 @@ def _cost(shot: RunSnapshot) -> str:
     if not cost:
         return ""
     projected = shot.projected_usd
-    return f"cost ${cost:,.4f}" + (
-        "" if projected is None or not shot.run.counts.open else f", about ${projected:,.4f} in all"
-    )
+    if projected is None or not shot.run.counts.open:
+        return f"cost {dollars(cost)}"
+    return f"cost {dollars(cost)}, about {dollars(projected)} in all"
 
 
 def _budget(shot: RunSnapshot) -> str:
@@ -176,8 +182,7 @@ def _state(shot: RunSnapshot) -> str:
         return "stopping: what is in hand may end"
     if is_paused(shot.run):
         return f"the run is paused; to go on: {resume_paused(shot.run)}"
-    status = shot.run.status.value
-    return "" if status == "running" else f"the run is {status}"
+    return _STATE_WORDS.get(shot.run.status, f"the run is {shot.run.status.value}")
 
 
 def _eta(shot: RunSnapshot) -> str:

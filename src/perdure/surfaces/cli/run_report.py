@@ -86,6 +86,7 @@ def _stages(report: Report) -> list[str]:
         "succeeded",
         "retried",
         "failed",
+        "others",
         "retry rate",
         "failure rate",
         "p50",
@@ -100,6 +101,7 @@ def _stages(report: Report) -> list[str]:
             f"{one.succeeded:,}",
             f"{one.retried:,}",
             f"{one.failed:,}",
+            f"{one.attempts - one.succeeded - one.retried - one.failed:,}",
             percent(one.retried / one.attempts),
             percent(one.failed / one.attempts),
             seconds(one.p50_s),
@@ -110,7 +112,7 @@ def _stages(report: Report) -> list[str]:
         for one in found
     ]
     return [
-        "stages; durations are of attempts that succeeded",
+        "stages; durations are of attempts that succeeded; others were put off, interrupted or cancelled",
         *_in(table(heads, rows, left=("stage",))),
     ]
 

@@ -4,7 +4,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from perdure.model.errors import PayloadRefused
 from perdure.model.runs import RunStatus, RunView, usd_text
 from perdure.model.views import DeadGroup
 from perdure.surfaces.cli.options import command
+from perdure.surfaces.cli.run_files import Files
 from perdure.surfaces.cli.run_panel import is_paused, resume_paused
 from perdure.surfaces.cli.tables import shorten, spent_words
 
@@ -25,20 +25,6 @@ _WRONG_KEY = re.compile(r"item 1 of the run: (.+ line \d+: )?it has no field ")
 _COST = "aborted: the cost"
 _KEY_CHARS_MAX = 60
 _EXAMPLE_CHARS_MAX = 160
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Where items come from, and where results go."""
-
-    items: str
-    results: Path | None
-    failures: Path | None
-
-    @property
-    def source(self) -> str:
-        """Where items come from, in words."""
-        return "standard input" if self.items == "-" else self.items
 
 
 def resume(name: str, files: Files, *, anonymous: bool) -> str:
@@ -182,7 +168,7 @@ def _next_steps(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
         if not run.why.startswith(_COST):
             yield f"  go on when it is mended, and try again what has failed: {_with(again, _RETRY)}"
             either = "or "
-        if larger := _larger(run):
+        if larger := larger_budget(run):
             yield f"  {either}go on with a larger budget: {_with(again, *larger)}"
 
 
@@ -194,7 +180,7 @@ def _whole_file(run: RunView, files: Files) -> str:
     return command(text, run.no, *names)
 
 
-def _larger(run: RunView) -> tuple[str, str] | None:
+def larger_budget(run: RunView) -> tuple[str, str] | None:
     """The option that would have let it go on; none where its first items have all failed alike."""
     if run.why.startswith(_COST):
         return "--cost-max-usd", "USD"

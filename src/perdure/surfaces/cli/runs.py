@@ -17,6 +17,7 @@ from perdure.app.surface.store_session import has_stopped, run_at, session_at, u
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.runs import RunStatus, RunView
 from perdure.surfaces.cli.options import (
+    SHARE,
     command,
     echo_json,
     is_sure,
@@ -28,9 +29,11 @@ from perdure.surfaces.cli.options import (
     with_options,
     yes_option,
 )
-from perdure.surfaces.cli.run_panel import hold_text
+from perdure.surfaces.cli.root import CommandGroup
+from perdure.surfaces.cli.run_panel import hold_text, resume_paused
 from perdure.surfaces.cli.run_report import report_lines
-from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, table
+from perdure.surfaces.cli.run_summary import larger_budget
+from perdure.surfaces.cli.tables import day_at, dollars, percent, shorten, so_many, table
 from perdure.surfaces.run_views import all_of_run
 
 _NUMBER_MAX = 2**63 - 1
@@ -39,7 +42,7 @@ _NAME_CHARS_MAX = 50
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def runs() -> None:
     """Look at runs; pause, resume, cancel or seal one, read its report, fetch its results."""
 
@@ -206,7 +209,7 @@ def pause(named: str, reason: str, by_whom: str, store: str | None) -> None:
 
 
 _BUDGETS = (
-    click.option("--failure-budget", type=float, help="Share of failed items that ends the run."),
+    click.option("--failure-budget", type=SHARE, help="Share of failed items that ends the run."),
     click.option(
         "--kind-budget",
         "kind_budgets",
@@ -218,9 +221,9 @@ _BUDGETS = (
         "--sample-min", type=int, help="Look at the budget when so many items have ended."
     ),
     click.option("--check-every", type=int, help="And then every so many items."),
-    click.option("--completed-at", type=float, help="Share of success from which it is completed."),
-    click.option("--partial-at", type=float, help="Share from which it is a partial success."),
-    click.option("--cost-max-usd", type=float, help="What it may cost."),
+    click.option("--completed-at", type=SHARE, help="Share of success from which it is completed."),
+    click.option("--partial-at", type=SHARE, help="Share from which it is a partial success."),
+    click.option("--cost-max-usd", type=click.FloatRange(min=0), help="What it may cost."),
 )
 
 
@@ -290,7 +293,7 @@ def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]
         + (f", ended {day_at(run.ended_at)}" if run.ended_at else ""),
         *(() if run.sealed_at else (f"  {_feeding(run, now)}",)),
         f"  {counts.total:,} items = {ended} + {counts.open:,} open",
-        f"  {counts.attempts:,} attempts, {counts.retries:,} retries, {used}",
+        f"  {so_many(counts.attempts, 'attempt')}, {counts.retries:,} retries, {used}",
     ]
     lines += [f"  failed by {kind or 'no kind'}: {count:,}" for kind, count in run.kinds.items()]
     lines += [f"  {line}" for line in _settings(run)]
@@ -299,11 +302,24 @@ def _lines_of(run: RunView, children: list[RunView], now: datetime) -> list[str]
         f"{one.counts.total:,} succeeded"
         for one in children
     ]
-    if run.status in (RunStatus.PAUSED, RunStatus.ABORTED):
-        lines.append(f"  to go on: {command('perdure runs resume {}', run.no)}")
+    lines += [f"  {line}" for line in _ways_on(run)]
     if counts.failed:
         lines.append(f"  its dead letters: {command('perdure dead groups --run {}', run.no)}")
     return lines
+
+
+def _ways_on(run: RunView) -> list[str]:
+    """How to go on with a run that was paused, or aborted by a budget that would abort it again."""
+    if run.status is RunStatus.PAUSED:
+        return [f"to go on: {resume_paused(run)}"]
+    if run.status is not RunStatus.ABORTED:
+        return []
+    larger = " ".join(larger_budget(run) or ("--failure-budget", "1"))
+    resumed = command(f"perdure runs resume {{}} {larger}", run.no)
+    return [
+        f"to go on: its `perdure run` again, with --retry-failed or with {larger}",
+        f"or for a worker that runs elsewhere: {resumed}",
+    ]
 
 
 def _kept_back(session: Session, run: RunView) -> list[str]:
@@ -317,7 +333,9 @@ def _kept_back(session: Session, run: RunView) -> list[str]:
         listed = command("perdure jobs list --run {} --state retrying", run.no)
         lines.append(f"retrying {shot.retrying:,}, most after {shot.cause}: {listed}")
     if not anybody_works:
-        lines.append("no worker is alive on this store; start one: perdure worker MODULE:APP")
+        lines.append(
+            "no worker is alive on this store; start one: perdure worker MODULE:APP, or type its `perdure run` again"
+        )
     return lines
 
 

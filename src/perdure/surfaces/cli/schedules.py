@@ -4,6 +4,7 @@ import click
 
 from perdure.app.surface.store_session import session_at
 from perdure.surfaces.cli.options import echo_json, json_option, store_option
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.cli.tables import day_at, shorten, table
 from perdure.surfaces.views import all_of, schedule_shown
 
@@ -11,7 +12,7 @@ _ITEM_CHARS_MAX = 60
 _TICK_S_MAX = 5.0  # a worker that is there has ticked by then
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def schedules() -> None:
     """Look at what is enqueued again and again."""
 

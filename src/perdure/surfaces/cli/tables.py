@@ -5,6 +5,7 @@ from datetime import datetime
 
 _GAP = "  "
 NANO = 1_000_000_000
+_CENTS_TENTH = 0.001
 
 
 def table(
@@ -62,9 +63,12 @@ def spent_words(cost_nusd: int, tokens_in: int, tokens_out: int) -> str:
     """What was paid, in money and tokens; empty where nothing was told."""
     if not (cost_nusd or tokens_in or tokens_out):
         return ""
-    return f"cost ${cost_nusd / NANO:,.4f}; tokens {tokens_in:,} in, {tokens_out:,} out"
+    return f"cost {dollars(cost_nusd / NANO)}; tokens {tokens_in:,} in, {tokens_out:,} out"
 
 
 def dollars(value_usd: float) -> str:
-    """Money, for a column."""
-    return f"${value_usd:.4f}"
+    """Money; what is less than the usual digits can show has as many as its first two need."""
+    if not 0 < value_usd < _CENTS_TENTH:
+        return f"${value_usd:,.4f}"
+    digits = f"{float(f'{value_usd:.1e}'):.9f}".rstrip("0")
+    return f"${digits}" if float(digits) else "less than $0.000000001"

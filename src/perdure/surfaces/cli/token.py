@@ -16,10 +16,11 @@ from perdure.surfaces.cli.options import (
     reason_and_by,
     store_option,
 )
+from perdure.surfaces.cli.root import CommandGroup
 from perdure.surfaces.cli.tables import table
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def token() -> None:
     """Create, list and revoke the access tokens of the HTTP API."""
 

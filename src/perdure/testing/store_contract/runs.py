@@ -58,6 +58,13 @@ class RunsContract(OnAFreshStore):
         assert self.place.reader.run(uuid_of(1)) == run
         assert run.no != parent.no
 
+    def test_a_run_that_is_found_again_uses_no_number_up(self) -> None:
+        first = self.place.begin_run("first")
+        for n in range(5):
+            again = self.place.control.add_run(NewRun(uuid_of(n), "", first.pipeline, "first"))
+            assert again == first
+        assert self.place.begin_run("second").no == first.no + 1
+
     def test_a_run_is_found_again_by_owner_pipeline_and_name(self) -> None:
         first = self.place.begin_run("nightly", settings_json='{"a":1}')
         self.place.put(run=first.no)
