@@ -64,6 +64,7 @@ def running(pid: int) -> bool:
 
 
 @pytest.mark.story
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_reader_who_types_what_is_written_sees_what_is_shown(name, walk):
     walk.through(on_free_ports((ROOT / name).read_text(encoding="utf-8")))

@@ -113,8 +113,8 @@ class Walk:
 
     folder: Path
     targets: frozenset[str]
-    deadline_s: float = 30.0  # for one command to end
-    patience_s: float = 30.0  # for what is shown to come true
+    deadline_s: float = 120.0  # for one command to end
+    patience_s: float = 60.0  # for what is shown to come true
     names: dict[str, str] = field(default_factory=dict)
     background: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)  # by %number
     typed: list[str] = field(default_factory=list)
