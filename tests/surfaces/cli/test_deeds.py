@@ -59,9 +59,7 @@ def test_one_job_is_run_now(fresh):
 def test_what_is_due_and_stays_where_it_is_is_told_with_the_command_that_releases_it(fresh):
     (id,) = put(fresh, 1, late=True)
     fresh("queues", "pause", "default", "--reason", "lunch")
-    stays = (
-        "  it stays queued: queue default is paused (to release it: perdure queues resume default"
-    )
+    stays = "  it stays queued, due or not: queue default is paused (to release it: perdure queues resume default"
     assert stays in fresh("jobs", "show", id)
     assert stays in fresh("jobs", "run-now", id)
     fresh("queues", "resume", "default")

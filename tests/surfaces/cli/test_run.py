@@ -244,7 +244,7 @@ def test_a_summary_says_what_most_failed_of_and_where_and_how_the_file_becomes_w
     done = run(story, "--key", "n", "--failures", "bad.jsonl")
     at = APP.splitlines().index(RAISES) + 1
     newest = lines_in(story, "bad.jsonl")[-1]
-    most = f"  most: 2 in stage second, invalid_request: StageError at batch:{at}: row 1 is bad; "
+    most = f"  most alike: 2 in stage second, invalid_request: StageError at batch:{at}: row 1 is bad; "
     assert f"{most}one of them, 1: perdure jobs show {newest['job_id']}\n" in done.stdout
     told = "  the whole file, when they were driven again: perdure "
     (command,) = [line for line in done.stdout.splitlines() if line.startswith(told)]

@@ -217,7 +217,7 @@ def _end_lines(job: JobView) -> list[str]:
 def behind(session: Session, job: JobView) -> list[str]:
     """What keeps a queued job where it is, however due it may be: a gate, a paused queue or run."""
     closed = why_closed(session.opened.reader, job.lane) if job.state is State.QUEUED else None
-    return [f"  it stays queued: {with_store(closed)}"] if closed else []
+    return [f"  it stays queued, due or not: {with_store(closed)}"] if closed else []
 
 
 def ways_on(job: JobView) -> list[str]:

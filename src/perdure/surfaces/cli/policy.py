@@ -139,8 +139,9 @@ def _explanation(found: Explained) -> Iterator[str]:
     answer = found.answer
     yield answer["why"]
     hold = f", holds its {answer['hold']}" if answer["hold"] else ""
+    sort = "" if answer["class"] == answer["kind"] else f" ({answer['class']})"
     yield (
-        f"  kind {answer['kind']} ({answer['class']}), public code {answer['code']}; "
+        f"  kind {answer['kind']}{sort}, public code {answer['code']}; "
         f"rule {answer['rule']} of {answer['policy']}/{answer['version']}{hold}"
     )
     waits_for_person = answer["until_person"] and answer["action"] == "retry"

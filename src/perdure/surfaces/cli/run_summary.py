@@ -147,7 +147,7 @@ def _most_words(group: DeadGroup, key: str | None) -> str:
     """What most have failed of and where, and how to look at one of them."""
     item = "one of them" if key is None else f"one of them, {shorten(key, _KEY_CHARS_MAX)}"
     return (
-        f"most: {group.count:,} in stage {group.stage}, {group.kind or 'no kind'}: "
+        f"most alike: {group.count:,} in stage {group.stage}, {group.kind or 'no kind'}: "
         f"{shorten(group.example, _EXAMPLE_CHARS_MAX)}; {item}: "
         f"{command('perdure jobs show {}', group.example_id)}"
     )
