@@ -116,7 +116,7 @@ class Submissions:
         try:
             return json.loads(self._get(path, blame, query))
         except ValueError as wrong:
-            raise VerifyError(blame.unusable, f"{path} is no JSON: {wrong}") from None
+            raise VerifyError(blame.unusable, f"{path[1:]} is no JSON: {wrong}") from None
 
     def _get(
         self,
@@ -125,20 +125,20 @@ class Submissions:
         query: dict[str, Any] | None = None,
         bytes_max: int = ANSWER_BYTES_MAX,
     ) -> bytes:
-        content = b""
+        content, what = b"", path.lstrip("/")  # a message with a path in it would lose it
         try:
             with self._client.stream("GET", path, params=query) as answer:
                 answer.raise_for_status()
                 for part in answer.iter_bytes():
                     content += part
                     if len(content) > bytes_max:
-                        raise VerifyError(blame.unusable, f"{path} has over {bytes_max} bytes")
+                        raise VerifyError(blame.unusable, f"{what} has over {bytes_max} bytes")
         except httpx2.HTTPStatusError as refused:
             status = refused.response.status_code
             variants = {429: Variant.LIMITED, 403: blame.forbidden}
             variants |= dict.fromkeys((404, 410), blame.missing)
             variant = variants.get(status, blame.away)
-            raise VerifyError(variant, f"{path} is answered with {status}") from refused
+            raise VerifyError(variant, f"{what} is answered with {status}") from refused
         except httpx2.HTTPError as wrong:
-            raise VerifyError(blame.away, f"{path}: {type(wrong).__name__}: {wrong}") from wrong
+            raise VerifyError(blame.away, f"{what}: {type(wrong).__name__}: {wrong}") from wrong
         return content

@@ -122,7 +122,7 @@ def test_a_save_is_verified_here_and_the_status_is_the_verdict(trial, run, tmp_p
 def test_technical_errors_end_with_20_and_a_line(trial, run, monkeypatch):
     assert run("run-src", "r9") == (
         20,
-        "error: api.not_found: /api/runs/r9 is answered with 404\n",
+        "error: api.not_found: api/runs/r9 is answered with 404\n",
     )
     assert run("daemon", "--category", "burrow/any")[0] == 2
     assert run("query", "list", "--older-than", "soon")[0] == 2
