@@ -129,7 +129,6 @@ class BadDay:
         self._kill("service")
         self._wait("nobody answers", lambda: bool(self._struck()["no connection"]))
         self._start_service()
-        self._submit(self.runs)
         self._say("the service is back; nothing new comes, and what waits is tried again by itself")
         self._wait("all have ended", lambda: self._ended() == len(self.runs))
         self._say("all have ended; the player of `edge` sends a save that does not crash the game")
@@ -237,6 +236,7 @@ class BadDay:
         path = self.folder / "daemon.yaml"
         path.write_text(yaml.safe_dump(content))
         os.environ["VERIFIER_CONFIG"] = str(path)
+        os.environ["SUBMISSIONS_FILE"] = str(self.folder / "submissions.jsonl")
         os.environ["PERDURE_LEASE_TTL_S"] = "3"
         waits = ", ".join(
             f"{name} {WAITS_S[name]:g} → {value:g} s" for name, value in retry.items()

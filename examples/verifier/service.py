@@ -3,11 +3,13 @@
 ``uvicorn verifier.service:service``, or with ``--factory verifier.service:make_service`` one that takes submissions at ``POST
 /submit`` and orders at ``POST /faults``: [{"path": "/files/r7.save", "status": 429, "retry_after": "3", "count": 1}]. An order with {"body": …} sends that
 in place of the answer, and one with {"hold": true} makes the call wait until orders are forgotten, which an empty list does. Several for one path
-are obeyed one after the other; a path that ends with * is any that begins so.
+are obeyed one after the other; a path that ends with * is any that begins so. The file that SUBMISSIONS_FILE names keeps what was submitted.
 """
 
 import asyncio
 import io
+import json
+import os
 import zipfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -65,6 +67,13 @@ class Known:
     forgotten: asyncio.Event = field(default_factory=asyncio.Event)
     faults: Counter[str] = field(default_factory=Counter)
 
+    def take(self, run: dict[str, Any], save: str | None, base_url: str) -> None:
+        """Take a run; one that has a save and no link is given one."""
+        if save is not None:
+            self.files[f"{run['id']}.save"] = save.encode()
+            run.setdefault("link", f"{base_url}files/{run['id']}.save")
+        self.runs[run["id"]] = run
+
     def strike(self, path: str) -> Order | None:
         """The order that is to be obeyed now; it is obeyed once less."""
         found = next((one for one in self.orders if one.is_for(path)), None)
@@ -79,7 +88,10 @@ class Known:
 def make_service(*, takes_orders: bool = True) -> Starlette:
     """A service; one that takes orders is for trials alone."""
     service = Starlette()
-    service.state.known = Known()
+    known = service.state.known = Known()
+    service.state.kept = Path(os.environ.get("SUBMISSIONS_FILE", os.devnull))
+    for line in service.state.kept.open() if service.state.kept.exists() else ():
+        known.take(*json.loads(line))
     for path, endpoint in (
         ("/api/runs", list_runs),
         ("/api/runs/{id}", tell_run),
@@ -165,14 +177,13 @@ async def tell_traffic(request: Request) -> Response:
 
 
 async def submit(request: Request) -> Response:
-    """Take runs, {"run": {…}, "save": text} each; a run that has a save and no link is given one."""
+    """Take runs, {"run": {…}, "save": text} each."""
     known: Known = request.app.state.known
-    for one in await request.json():
-        run = one["run"]
-        if one.get("save") is not None:
-            known.files[f"{run['id']}.save"] = one["save"].encode("utf-8", "surrogateescape")
-            run.setdefault("link", f"{request.base_url}files/{run['id']}.save")
-        known.runs[run["id"]] = run
+    with request.app.state.kept.open("a") as kept:
+        for one in await request.json():
+            taken = (one["run"], one.get("save"), str(request.base_url))
+            known.take(*taken)
+            kept.write(json.dumps(taken) + "\n")
     return JSONResponse({"runs": len(known.runs)}, 202)
 
 
