@@ -61,10 +61,9 @@ class Verifier:
 
     def item(self, run: Run, verification: int = 1) -> Item:
         """A run as it is enqueued: once for each verification, in line by its date."""
-        again = "" if verification == 1 else f"#{verification}"
         return Item(
             run,
-            key=f"{run.run_id}{again}",
+            key=key_of(run.run_id, verification),
             ordered_at=run.submitted_date,
             priority=self.priority,
             request_id=quote(run.run_id, safe=""),  # so that each line of the log names the run
@@ -158,6 +157,11 @@ def make_verifier(settings: Settings, categories: Categories) -> Verifier:
     priority = -int(settings[known.LOOK_BACK_S] // 60) - 1
     verifier = Verifier(app, runs, polls, checker, submissions, priority)
     return verifier
+
+
+def key_of(run_id: str, verification: int) -> str:
+    """What the job of a verification is known by; a reset may ask for another one."""
+    return run_id if verification == 1 else f"{run_id}#{verification}"
 
 
 def saves_in(settings: Settings) -> Path:

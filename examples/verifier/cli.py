@@ -269,10 +269,11 @@ def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> 
 @force
 def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
     """Remove the saves of runs that have ended, and take permanent errors among them off the lists."""
-    verifier, meant = opened(), chosen_of(chosen)
-    rows = [row for row in meant.among(all_runs(verifier)) if row.has_ended]
+    verifier = opened()
+    rows = [row for row in chosen_of(chosen).among(all_runs(verifier)) if row.has_ended]
     if agreed(rows, "cleaned up", dry_run=dry_run, force=force):
-        clean_up(verifier, meant, rows, reason="admin cleanup")
+        for row in rows:
+            clean_up(verifier, row, reason="admin cleanup")
         click.echo(f"cleaned up: {len(rows)}")
 
 

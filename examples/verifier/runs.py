@@ -169,15 +169,9 @@ def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) ->
     return f"is verified anew, verification {row.verification + 1}"
 
 
-def clean_up(verifier: Verifier, chosen: Chosen, rows: list[RunRow], *, reason: str) -> None:
-    """Remove the saves of runs that have ended, and take errors among them off the lists; the books keep them."""
-    for row in rows:
-        parts.save_of(parts.saves_in(verifier.app.settings), row.run_id).unlink(missing_ok=True)
-    for pipeline in sorted({f"{row.game}/{row.category}" for row in rows if row.status == "error"}):
-        verifier.app.dead.discard(
-            pipeline=pipeline,
-            code=chosen.error_class,
-            text=chosen.text,
-            older_than=chosen.older_than_s,
-            reason=reason,
-        )
+def clean_up(verifier: Verifier, row: RunRow, *, reason: str) -> None:
+    """Remove the save of a run that has ended, and take an error off the lists; the books keep it."""
+    parts.save_of(parts.saves_in(verifier.app.settings), row.run_id).unlink(missing_ok=True)
+    if row.status == "error":
+        key = parts.key_of(row.run_id, row.verification)
+        verifier.app.dead.discard(pipeline=f"{row.game}/{row.category}", key=key, reason=reason)

@@ -90,7 +90,8 @@ def make_service(*, takes_orders: bool = True) -> Starlette:
     service = Starlette()
     known = service.state.known = Known()
     service.state.kept = Path(os.environ.get("SUBMISSIONS_FILE", os.devnull))
-    for line in service.state.kept.open() if service.state.kept.exists() else ():
+    service.state.kept.touch()
+    for line in service.state.kept.read_text().splitlines():
         known.take(*json.loads(line))
     for path, endpoint in (
         ("/api/runs", list_runs),
