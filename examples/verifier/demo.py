@@ -28,7 +28,7 @@ from perdure.demo.crew import descendants
 from .app import Verifier, make_verifier
 from .cli import line_of
 from .runs import RunRow, all_runs
-from .samples import VERDICTS, make_save
+from .samples import VERDICTS, make_submission
 from .settings import read_settings
 
 PACKAGE = __package__
@@ -142,19 +142,14 @@ class BadDay:
 
     def _submit(self, names: Any) -> None:
         """Somebody submits these runs; the first are the oldest."""
-        told = []
-        begun = datetime.now(UTC) - timedelta(days=2)
-        for number, one in enumerate(self.runs.values()):
-            run = {
-                "id": one.run_id,
-                "player": f"player {number % 5 + 1}",
-                "game": "burrow",
-                "category": "all-gems" if "gems" in one.sort else "any%",
-                "submitted_date": (begun + timedelta(minutes=number)).isoformat(),
-            }
-            told.append({"run": run, "save": make_save(one.sort, number + 1, **one.header)})
-        named = set(names)
-        chosen = [one for one in told if one["run"]["id"] in named]
+        begun, named = datetime.now(UTC) - timedelta(days=2), set(names)
+        chosen = [
+            make_submission(
+                one.run_id, one.sort, number, begun + timedelta(minutes=number), **one.header
+            )
+            for number, one in enumerate(self.runs.values(), start=1)
+            if one.run_id in named
+        ]
         httpx2.post(f"{self.service}/submit", json=chosen).raise_for_status()
 
     def _order(self, *orders: Mapping[str, Any]) -> None:

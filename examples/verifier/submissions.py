@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -58,14 +59,18 @@ class Submissions:
     """A client of the service, for many threads."""
 
     def __init__(self, url: str, *, save_bytes_max: int) -> None:
-        self._url, self._save_bytes_max = urlsplit(url), save_bytes_max
+        self._url, self._save_bytes_max = url, save_bytes_max
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
         # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._client = httpx2.Client(base_url=url, limits=limits, timeout=CALL_S_MAX)
+        return httpx2.Client(base_url=self._url, limits=limits, timeout=CALL_S_MAX)
 
     def close(self) -> None:
         """Disconnect."""
-        self._client.close()
+        if "_client" in vars(self):
+            self._client.close()
 
     def listed(self, game: str, category: str, since: datetime) -> Iterator[Listed]:
         """The runs of a category since a moment, page by page."""
@@ -96,7 +101,11 @@ class Submissions:
     def save(self, link: str) -> bytes:
         """The save behind a link, which must lead to a file of the service and be no larger than is allowed."""
         where = urlsplit(link)
-        if where[:2] != self._url[:2] or not where.path.startswith("/files/") or ".." in where.path:
+        if (
+            where[:2] != urlsplit(self._url)[:2]
+            or not where.path.startswith("/files/")
+            or ".." in where.path
+        ):
             raise VerifyError(Variant.SECURITY_VIOLATION, f"{link} leads elsewhere")
         return self._get(where.path, _FILE, bytes_max=self._save_bytes_max)
 

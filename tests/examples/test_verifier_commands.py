@@ -80,7 +80,11 @@ def test_a_run_is_shown_with_its_history(settled, run):
     assert "error_class     retryable" in said
     assert "retry in 60 s" in said
     told = json.loads(run("query", "show", "good", "--json")[1])
-    assert (told["status"], told["result"]["player"], told["retry_count"]) == ("passed", "ann", 0)
+    assert (told["status"], told["result"]["player"], told["retry_count"]) == (
+        "passed",
+        "player 3",
+        0,
+    )
     assert run("query", "show", "nobody") == (
         20,
         "error: no run 'nobody' was found yet; see: query list\n",

@@ -53,7 +53,7 @@ def strange(trial: VerifierTrial) -> dict[str, str]:
         return {"version": f"2.{minor}"}
 
     runs = {
-        "download.no_link": {"link": ""},
+        "download.no_link": {"link": None},
         "download.security_violation": {"link": "http://elsewhere.example/files/x.save"},
         "api.missing_field": {"player": None},
         "game.bad_version": {"header": {"version": "two"}},

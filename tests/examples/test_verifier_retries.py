@@ -223,7 +223,7 @@ def test_a_verdict_is_a_result_and_no_error(shared, sort):
     assert row.status == VERDICTS[sort]
     view = shared.job(sort).view()
     assert (view.state, view.label) == ("succeeded", VERDICTS[sort])
-    assert shared.job(sort).result()["player"] == "ann"
+    assert shared.job(sort).result()["player"] == "player 3"
 
 
 @pytest.fixture(scope="module")

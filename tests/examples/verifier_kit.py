@@ -13,7 +13,7 @@ import httpx2
 import yaml
 from examples.verifier.app import Run, Verifier, make_verifier
 from examples.verifier.runs import RunRow, all_runs
-from examples.verifier.samples import make_save
+from examples.verifier.samples import category_of, make_submission
 from examples.verifier.service import make_service
 from examples.verifier.settings import read_settings
 
@@ -31,7 +31,7 @@ class VerifierTrial:
     folder: Path
     service: str
     verifier: Verifier
-    stack: ExitStack
+    client: httpx2.Client
     submitted: dict[str, Run] = field(default_factory=dict)
 
     def submit(
@@ -43,35 +43,26 @@ class VerifierTrial:
         header: Any = None,
         **run: Any,
     ) -> Run:
-        """Somebody submits a run of that sort."""
-        told = Run(
-            run_id,
-            "burrow",
-            "all-gems" if "gems" in sort else "any%",
-            NOW - timedelta(hours=hours_ago),
-        )
-        entry = {
-            "id": run_id, "player": "ann", "game": told.game, "category": told.category,
-            "submitted_date": told.submitted_date.isoformat(), **run,
-        }  # fmt: skip
-        save = make_save(sort, SEED, **(header or {}))
-        kept = {name: value for name, value in entry.items() if value is not None}
-        if kept.get("link") == "":
-            kept.pop("link")
-            save = None
-        answer = httpx2.post(f"{self.service}/submit", json=[{"run": kept, "save": save}])
+        """Somebody submits a run of that sort; what is None of it is left out, with its link the save as well."""
+        told = Run(run_id, "burrow", category_of(sort), NOW - timedelta(hours=hours_ago))
+        entry = make_submission(run_id, sort, SEED, told.submitted_date, **(header or {}))
+        whole = {**entry["run"], **run}
+        entry["run"] = {name: value for name, value in whole.items() if value is not None}
+        if run.get("link", ...) is None:
+            entry["save"] = None
+        answer = self.client.post("/submit", json=[entry])
         assert answer.status_code == 202, answer.text
         self.submitted[run_id] = told
         return told
 
     def order(self, *orders: Mapping[str, Any]) -> None:
         """Tell the service what to do wrong; without any, to be well."""
-        answer = httpx2.post(f"{self.service}/faults", json=list(orders))
+        answer = self.client.post("/faults", json=list(orders))
         assert answer.status_code == 200, answer.text
 
     def calls(self, prefix: str) -> list[str]:
         """What was asked of the service, in that order, without the prefix."""
-        told = httpx2.get(f"{self.service}/traffic").json()["calls"]
+        told = self.client.get("/traffic").json()["calls"]
         return [one.removeprefix(prefix) for one in told if one.startswith(prefix)]
 
     def discover(self) -> None:
@@ -115,4 +106,5 @@ def verifier_trial(
         stack.enter_context(patch.dict(os.environ, where, clear=True))
         verifier = make_verifier(*read_settings())
         stack.callback(verifier.close)
-        yield VerifierTrial(folder, url, verifier, stack)
+        client = stack.enter_context(httpx2.Client(base_url=url, verify=False, timeout=60.0))
+        yield VerifierTrial(folder, url, verifier, client)
