@@ -21,7 +21,7 @@ from perdure import PerdureError
 from .app import Verifier, make_verifier, write_save
 from .errors import FINAL, RATE_LIMITED, RETRYABLE
 from .replay import Verdict
-from .runs import STATUSES, Chosen, RunRow, all_runs, clean_up, find_run, in_line, reset
+from .runs import STATUSES, Chosen, RunRow, all_runs, clean_up, find_run, in_line, last_poll, reset
 from .settings import read_settings
 
 TECHNICAL = 20
@@ -180,8 +180,9 @@ def show(run_id: str, as_json: bool) -> None:
 @query.command()
 @as_json
 def stats(as_json: bool) -> None:
-    """Count runs: by status, by category, and errors by class."""
-    rows = list(all_runs(opened()))
+    """Count runs: by status, by category, and errors by class; and say how the last poll went."""
+    verifier = opened()
+    rows, polled = list(all_runs(verifier)), last_poll(verifier)
     counted = {
         "status": dict.fromkeys(STATUSES, 0) | Counter(row.status for row in rows),
         "category": Counter(f"{row.game}/{row.category}" for row in rows),
@@ -191,11 +192,12 @@ def stats(as_json: bool) -> None:
         ),
     }
     if as_json:
-        click.echo(json.dumps(counted))
+        click.echo(json.dumps({**counted, "last_poll": polled}))
         return
     for what, counts in counted.items():
         for name, count in counts.items():
             click.echo(f"{what:12} {name:22} {count:6}")
+    click.echo(f"last poll    {polled}")
 
 
 @query.command()

@@ -135,6 +135,16 @@ class Chosen:
         return [row for row in rows if self.means(row)]
 
 
+def last_poll(verifier: Verifier) -> str:
+    """How the latest poll went, in a line."""
+    found = verifier.app.jobs.list(queue=parts.POLLS, limit=1)
+    if not found:
+        return "none yet"
+    job = found[0]
+    said = job.error_message or job.result_json or "under way"
+    return f"{job.updated_at:%Y-%m-%d %H:%M:%SZ} {job.shown_state}: {said}"
+
+
 def in_line(verifier: Verifier) -> list[RunRow]:
     """What is to be done, in the order of the queue: what is due by the date of its submission, then what falls due later."""
     rows = Chosen(status=("discovered", "error")).among(all_runs(verifier))
@@ -162,10 +172,12 @@ def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) ->
     if row.status == "error" and row.next_retry_at is None:
         job.retry(from_start=True, reason=reason)
         return "begins anew"
-    if row.next_retry_at is not None:
-        job.cancel(reason=reason)
     run = Run(row.run_id, row.game, row.category, row.submitted_date)
     verifier.enqueue(run, verification=row.verification + 1)
+    if row.next_retry_at is not None:
+        job.cancel(
+            reason=reason
+        )  # last: whoever is interrupted before has verified once too often, and lost nothing
     return f"is verified anew, verification {row.verification + 1}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -38,12 +38,12 @@ _MODS = Blame(*[Variant.MOD_INFO] * 4)
 
 @dataclass
 class Listed:
-    """A run as a page of the service has it."""
+    """A run as a page of the service has it. A # in its id would be taken for another verification."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(pattern='^[ -"$-~]{1,40}$')]
     game: str
     category: str
-    submitted_date: datetime
+    submitted_date: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 @dataclass

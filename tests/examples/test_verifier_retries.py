@@ -1,6 +1,7 @@
 """The verifier's tries: how often, after which waits, in which order, and what a run shows of it."""
 
 import itertools
+import json
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
@@ -8,7 +9,7 @@ from datetime import timedelta
 import pytest
 from examples.verifier.app import make_verifier, policy_of
 from examples.verifier.errors import Variant, VerifyError
-from examples.verifier.runs import all_runs, in_line
+from examples.verifier.runs import all_runs, in_line, last_poll
 from examples.verifier.samples import VERDICTS
 from examples.verifier.settings import read_settings
 
@@ -190,6 +191,11 @@ def test_pages_are_read_to_the_end_and_a_run_is_found_once(trial):
     }
 
 
+def strange_page(run_id: str, date: str) -> str:
+    run = {"id": run_id, "game": "burrow", "category": "any%", "submitted_date": date}
+    return json.dumps({"runs": [run], "next": None})
+
+
 def test_a_page_that_cannot_be_had_is_of_the_class_of_its_fault_and_loses_nothing(trial):
     for number in range(12):
         trial.submit(f"r{number}")
@@ -198,6 +204,8 @@ def test_a_page_that_cannot_be_had_is_of_the_class_of_its_fault_and_loses_nothin
         ({"status": 429, "retry_after": "9"}, Variant.LIMITED),
         ({"body": "{"}, Variant.API_PARSE),
         ({"body": '{"runs": 3}'}, Variant.API_PARSE),
+        ({"body": strange_page("r#2", "2026-11-01T00:00:00Z")}, Variant.API_PARSE),
+        ({"body": strange_page("r2", "2026-11-01T00:00:00")}, Variant.API_PARSE),
     ):
         trial.order({"path": "/api/runs", **fault})
         with pytest.raises(VerifyError) as caught:
@@ -210,11 +218,13 @@ def test_a_page_that_cannot_be_had_is_of_the_class_of_its_fault_and_loses_nothin
 def test_a_poll_goes_before_runs_though_these_are_older(trial):
     trial.submit("r1", hours_ago=24 * 29)
     trial.discover()
+    assert last_poll(trial.verifier) == "none yet"
     job = trial.verifier.polls.enqueue(None)
     with trial.verifier.app.working(poll_s=0.05):
         assert job.result() == {"listed": 1, "discovered": 0}
         trial.until_status("r1", "passed")
     assert trial.calls("/api/runs")[2:] == ["", "", "/r1"]
+    assert last_poll(trial.verifier).endswith('succeeded: {"listed":1,"discovered":0}')
 
 
 @pytest.mark.parametrize("sort", VERDICTS)
