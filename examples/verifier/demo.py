@@ -226,7 +226,7 @@ class BadDay:
             "polling_interval": 900 // SCALE,
             "games": {"burrow": ["any%", "all-gems"]},
             "retry": retry,
-            "replay": {"timeout": 10, "memory_mb": 128},
+            "replay": {"timeout": 10, "memory_mb": 256},
         }
         path = self.folder / "daemon.yaml"
         path.write_text(yaml.safe_dump(content))
@@ -238,7 +238,7 @@ class BadDay:
         )
         self._say(
             f"for this demonstration a second is 1/{SCALE} of one: {waits}, polling_interval 900 → "
-            f"{900 // SCALE} s; a lease lasts 3 s, a replay at most 10 s and 128 MiB"
+            f"{900 // SCALE} s; a lease lasts 3 s, a replay at most 10 s and 256 MiB"
         )
 
     def _start_service(self) -> None:

@@ -36,7 +36,8 @@ def run(monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory):
     """Two verdicts, a permanent error, one that waits and one that is new."""
-    with verifier_trial(tmp_path_factory.mktemp("settled")) as trial:
+    slow = {"initial_backoff": 3600}
+    with verifier_trial(tmp_path_factory.mktemp("settled"), retry=slow) as trial:
         trial.submit("good", hours_ago=5)
         trial.submit("gems", "gems left", hours_ago=4)
         trial.submit("no save", "no save", hours_ago=3)
@@ -78,7 +79,7 @@ def test_a_run_is_shown_with_its_history(settled, run):
     status, said = run("query", "show", "waits")
     assert status == 0
     assert "error_class     retryable" in said
-    assert "retry in 60 s" in said
+    assert "retry in 3600 s" in said
     told = json.loads(run("query", "show", "good", "--json")[1])
     assert (told["status"], told["result"]["player"], told["retry_count"]) == (
         "passed",

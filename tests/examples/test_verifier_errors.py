@@ -95,7 +95,8 @@ def strange(trial: VerifierTrial) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def met(tmp_path_factory) -> Iterator[VerifierTrial]:
     """Every variant but two, met by one worker."""
-    with verifier_trial(tmp_path_factory.mktemp("verifier"), concurrency=4) as trial:
+    folder, slow = tmp_path_factory.mktemp("verifier"), {"initial_backoff": 3600}
+    with verifier_trial(folder, concurrency=4, retry=slow) as trial:
         codes = strange(trial)
         with trial.working():
             trial.discover()
@@ -138,7 +139,7 @@ def test_a_replay_that_hangs_is_ended_for_good(tmp_path):
 
 
 def test_a_replay_that_takes_more_memory_than_it_has_is_tried_again(tmp_path):
-    with verifier_trial(tmp_path, replay={"memory_mb": 96}) as trial, trial.working():
+    with verifier_trial(tmp_path, replay={"memory_mb": 256}) as trial, trial.working():
         trial.submit("r1", "hungry")
         trial.discover()
         row = trial.until_status("r1", "error")

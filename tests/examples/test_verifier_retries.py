@@ -127,31 +127,33 @@ def test_a_retry_that_falls_due_is_tried_without_anything_new(tmp_path):
         assert len(trial.calls("/api/runs/r1")) == 4
 
 
-def test_new_runs_and_due_retries_are_taken_in_the_order_of_their_submission(trial):
+def test_new_runs_and_due_retries_are_taken_in_the_order_of_their_submission(tmp_path):
     """The document's example: the oldest is a retry that is due, one retry is not due yet."""
-    trial.submit("oldest", hours_ago=96)
-    trial.submit("not due", hours_ago=24)
-    trial.order(*({"path": f"/api/runs/{one}", "status": 503} for one in ("oldest", "not due")))
-    trial.discover()
-    with trial.working():
-        for one in ("oldest", "not due"):
-            trial.until_status(one, "error")
-    trial.submit("newer", hours_ago=25)
-    trial.submit(
-        "gems", "all the gems", hours_ago=24.5
-    )  # of another category, and in the same line
-    trial.submit("new", hours_ago=48)
-    trial.discover()
-    trial.job("oldest").run_now()
-    line = ["oldest", "new", "newer", "gems", "not due"]
-    assert [one.run_id for one in in_line(trial.verifier)] == line
-    before = len(trial.calls("/api/runs/"))
-    with trial.working():
-        for one in line[:-1]:
-            trial.until_status(one, "passed")
-    looked_up = trial.calls("/api/runs/")[before:]
-    assert [one for one, _ in itertools.groupby(looked_up)] == line[:-1]
-    assert trial.row("not due").status == "error"
+    slow = {"initial_backoff": 3600}
+    with verifier_trial(tmp_path, concurrency=1, retry=slow) as trial:
+        trial.submit("oldest", hours_ago=96)
+        trial.submit("not due", hours_ago=24)
+        trial.order(*({"path": f"/api/runs/{one}", "status": 503} for one in ("oldest", "not due")))
+        trial.discover()
+        with trial.working():
+            for one in ("oldest", "not due"):
+                trial.until_status(one, "error")
+        trial.submit("newer", hours_ago=25)
+        trial.submit(
+            "gems", "all the gems", hours_ago=24.5
+        )  # of another category, and in the same line
+        trial.submit("new", hours_ago=48)
+        trial.discover()
+        trial.job("oldest").run_now()
+        line = ["oldest", "new", "newer", "gems", "not due"]
+        assert [one.run_id for one in in_line(trial.verifier)] == line
+        before = len(trial.calls("/api/runs/"))
+        with trial.working():
+            for one in line[:-1]:
+                trial.until_status(one, "passed")
+        looked_up = trial.calls("/api/runs/")[before:]
+        assert [one for one, _ in itertools.groupby(looked_up)] == line[:-1]
+        assert trial.row("not due").status == "error"
 
 
 def test_only_allowed_categories_are_discovered_and_only_served_ones_verified(tmp_path):
