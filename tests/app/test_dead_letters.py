@@ -239,6 +239,24 @@ def test_dead_letters_are_discarded(app, works):
     assert app._session.opened.reader.books().failed == 6
 
 
+def test_one_dead_letter_is_found_driven_and_discarded_by_its_key(app, works):
+    works.broken = {1, 2, 3}
+    with app.working(concurrency=4):
+        for n, owner in ((1, ""), (2, ""), (3, "ann")):
+            works.pipe.enqueue({"n": n}, key=f"row-{min(n, 2)}", owner=owner).wait()
+    items = {
+        owner: app.dead.list(key="row-2", owner=owner)[0].payload_json for owner in ("", "ann")
+    }
+    assert items == {"": '{"n":2}', "ann": '{"n":3}'}
+    assert len(app.dead.list(key="row-2")) == 1  # without an owner, that of nobody
+    assert [one.count for one in app.dead.groups(key="row-1")] == [1]
+    assert app.dead.preview(key="row-1").eligible == 1
+    bulk = app.dead.discard(pipeline="p", key="row-2", reason="no use")
+    assert (bulk.status, bulk.done) == (BulkStatus.DONE, 1)
+    assert sorted(one.payload_json for one in app.dead.list()) == ['{"n":1}', '{"n":3}']
+    assert app.dead.list(key="row-9") == []
+
+
 def test_dead_letters_are_exported_with_their_attempts(app, works, tmp_path):
     failed_run(app, works)
     path = tmp_path / "dead.jsonl"

@@ -97,7 +97,8 @@ class DeadLetters:
     """The failed jobs of a store that nobody has discarded.
 
     Filters: ``pipeline``, ``stage``, ``run`` (its id, number or name), ``kind``, ``code``, ``fingerprint``,
-    ``owner``, ``reason_failed``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``.
+    ``owner``, ``reason_failed``, ``text``, ``older_than`` and ``newer_than`` (such as "2h" or "3d"), ``discarded``,
+    ``key`` (of ``owner``, else of the run's owner, else of no owner).
     """
 
     def __init__(self, session: Session) -> None:

@@ -22,7 +22,7 @@ from perdure.rules.hints.durations import duration_s
 
 _TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint", "key")
 _BOTH = (*_TEXTS[:-2], "run", "kind", "older_than", "newer_than")
-_DEAD = (*_BOTH, "fingerprint", "reason_failed", "discarded")
+_DEAD = (*_BOTH, "fingerprint", "key", "reason_failed", "discarded")
 _OPEN = (*_BOTH, "state")
 _LISTED = ("pipeline", "owner", "key", "run")
 _SAME_KEY_SHOWN = 10
@@ -99,6 +99,8 @@ def dead_meant(session: Session, chosen: Mapping[str, Any], *, strict: bool = Tr
     """The dead letters that are meant; ages are since they failed. ``strict`` as with `jobs_listed`."""
     reader = session.opened.reader
     meant = dead_letters(_filter_of(reader, chosen, what="dead letters", names=_DEAD))
+    if meant.key is not None:
+        meant = with_key(reader, meant, meant.key)
     if strict:
         check_found(reader, meant, lambda: session.catalogue)
     return meant

@@ -36,7 +36,7 @@ class Jobs:
     Each deed is a bulk operation: written down with who and why, gone through step by step here or by workers, watched and
     stopped by the answer. Filters: ``pipeline``, ``stage``, ``queue``, ``category``, ``run`` (its id, number or name),
     ``owner``, ``kind``, ``code``, ``text``, ``older_than`` and ``newer_than`` (such as "2h": since the job was enqueued,
-    of a dead letter since it failed); of open jobs ``state``, of dead letters ``fingerprint``, ``reason_failed``, ``discarded``.
+    of a dead letter since it failed); of open jobs ``state``, of dead letters ``fingerprint``, ``key``, ``reason_failed``, ``discarded``.
     """
 
     def __init__(self, session: Session) -> None:

@@ -14,6 +14,9 @@ _FILTERS = (
     click.option("--kind", help="Only of this failure kind, as in network."),
     click.option("--code", help="Only with this public error code."),
     click.option("--fingerprint", help="Only of this group; see: perdure dead groups."),
+    click.option(
+        "--key", help="Only with this key: of --owner, else of the run's owner, else of none."
+    ),
     click.option("--owner", help="Only of this owner."),
     click.option("--older-than", metavar="AGE", help="Only failed longer ago, as in 2h or 3d."),
     click.option("--newer-than", metavar="AGE", help="Only failed since, as in 30m."),

@@ -1,0 +1,5 @@
+"""``python -m verifier``: the commands of `cli.py`."""
+
+from .cli import main
+
+main()

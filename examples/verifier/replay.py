@@ -1,0 +1,177 @@
+"""From a save to a verdict: read what it claims, install the version of the game that it asks for, and replay it in a process of its own."""
+
+import json
+import os
+import re
+import subprocess
+import zipfile
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import msgspec
+
+from perdure import Settings
+
+from . import settings as known
+from .errors import Variant, VerifyError
+from .submissions import Submissions
+
+MAGIC = "BURROW SAVE 1"
+PROGRAM = "game.py"
+SANDBOX = Path(__file__).with_name("sandbox.py")
+VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+
+
+@dataclass
+class Claim:
+    """What a save says of itself in its second line."""
+
+    version: str
+    category: str
+    seed: int
+    ticks: int
+    mods: dict[str, str]
+
+
+@dataclass
+class Verdict:
+    """What came of a replay."""
+
+    verdict: Literal["passed", "needs_review", "failed"]
+    ticks: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Replays saves by the settings in force."""
+
+    settings: Settings
+    submissions: Submissions
+
+    @property
+    def games(self) -> Path:
+        """Where versions of the game are installed."""
+        return Path(self.settings[known.DATA]) / "games"
+
+    def verdict(self, save: Path, category: str | None = None) -> Verdict:
+        """Check and replay a save; with ``category`` it must be of that one."""
+        claim = read_claim(save)
+        if category not in (None, claim.category):
+            raise VerifyError(Variant.BAD_SAVE, f"it is of {claim.category}, not of {category}")
+        version = number_of(claim.version)
+        if version < number_of(self.settings[known.OLDEST_VERSION]):
+            oldest = self.settings[known.OLDEST_VERSION]
+            raise VerifyError(Variant.OLD_VERSION, f"{claim.version} is older than {oldest}")
+        self._check_mods(claim)
+        return self._replay(self._install(claim.version), save)
+
+    def _check_mods(self, claim: Claim) -> None:
+        allowed = self.submissions.mods(claim.version)
+        other = [
+            f"{one} {claim.mods[one]}" for one in claim.mods if claim.mods[one] != allowed.get(one)
+        ]
+        if other:
+            raise VerifyError(Variant.MOD_MISMATCH, f"not allowed: {', '.join(sorted(other))}")
+
+    def _install(self, version: str) -> Path:
+        """The program of a version, installed when it is first asked for; two at once do no harm."""
+        place = self.games / version
+        if (place / PROGRAM).is_file():
+            return place / PROGRAM
+        package = self.submissions.game(version)
+        try:
+            self.games.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=self.games) as fresh:
+                unpack(package, Path(fresh) / version)
+                (Path(fresh) / version).rename(place)
+        except OSError as wrong:
+            if not (place / PROGRAM).is_file():  # else another replay was faster
+                raise VerifyError(Variant.INSTALL_DIR, f"{place.name}: {wrong.strerror}") from wrong
+        return place / PROGRAM
+
+    def _replay(self, program: Path, save: Path) -> Verdict:
+        memory_bytes = self.settings[known.REPLAY_MEMORY_MB] << 20
+        limits = ("-I", str(SANDBOX), str(os.getpid()), str(memory_bytes))
+        command = [self.settings[known.REPLAY_PYTHON], *limits, str(program), str(save)]
+        timeout_s = self.settings[known.REPLAY_TIMEOUT_S]
+        try:
+            ended = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise VerifyError(
+                Variant.REPLAY_TIMEOUT, f"it is not over after {timeout_s:g} s"
+            ) from None
+        except OSError as wrong:
+            raise VerifyError(
+                Variant.SPAWN, f"{Path(command[0]).name}: {wrong.strerror}"
+            ) from wrong
+        told = last_object(ended.stdout)
+        if ended.returncode == 0:
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(told, Verdict)
+        if "error" in told:
+            raise VerifyError(Variant.REPLAY_REFUSED, str(told["error"]))
+        last_words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        raise VerifyError(
+            Variant.REPLAY_CRASHED, f"it ended with status {ended.returncode}: {last_words}"
+        )
+
+
+def read_claim(save: Path) -> Claim:
+    """What a save claims. A save with a command for the game's console is none that anybody should run."""
+    try:
+        text = save.read_bytes().decode()
+    except OSError as wrong:
+        raise VerifyError(Variant.GAME_IO, f"{save.name}: {wrong.strerror}") from wrong
+    except UnicodeDecodeError as wrong:
+        raise VerifyError(Variant.BAD_SAVE, f"it is no text: {wrong.reason}") from None
+    magic, _, rest = text.partition("\n")
+    header, _, inputs = rest.partition("\n")
+    if magic != MAGIC:
+        raise VerifyError(Variant.BAD_SAVE, f"it does not begin with {MAGIC!r}")
+    command = next((line for line in inputs.splitlines() if line.startswith("/")), None)
+    if command is not None:
+        raise VerifyError(Variant.SCRIPT_INJECTION, f"it has a console command: {command[:40]}")
+    try:
+        return msgspec.json.decode(header, type=Claim)
+    except msgspec.DecodeError as wrong:
+        raise VerifyError(Variant.BAD_SAVE, f"its header: {wrong}") from None
+
+
+def number_of(version: str) -> tuple[int, int]:
+    """A version as a number that can be compared."""
+    found = VERSION.fullmatch(version)
+    if found is None:
+        raise VerifyError(Variant.BAD_VERSION, f"{version!r} is no version")
+    return int(found[1]), int(found[2])
+
+
+def unpack(package: bytes, to: Path) -> None:
+    """Unpack a version of the game, which must have its program."""
+    try:
+        with zipfile.ZipFile(BytesIO(package)) as archive:
+            archive.getinfo(PROGRAM)
+            archive.extractall(to)
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as wrong:
+        raise VerifyError(Variant.EXTRACTION, f"the package is damaged: {wrong}") from None
+
+
+def last_object(output: bytes) -> dict[str, Any]:
+    """The JSON object in the last line of a program's output; an empty one when there is none."""
+    lines = output.decode(errors="replace").strip().splitlines()
+    try:
+        found = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

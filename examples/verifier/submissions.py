@@ -1,0 +1,153 @@
+"""The submissions service as the daemon speaks with it. Each call names the variant of whatever it meets.
+
+No call is repeated here: that is the policy's business. A status that is not clearly the submitter's fault is the
+infrastructure's, so no single 503 ends a run; and a 429 is a rate limit wherever it comes from, whose wait hint Perdure reads.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import msgspec
+
+from .errors import Variant, VerifyError
+
+CALL_S_MAX = 30.0
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Blame(NamedTuple):
+    """Which variants it is when an endpoint is away, has no such thing, forbids it, or sends what cannot be used."""
+
+    away: Variant
+    missing: Variant
+    forbidden: Variant
+    unusable: Variant
+
+
+_API = Blame(Variant.API_NETWORK, Variant.API_NOT_FOUND, Variant.API_NETWORK, Variant.API_PARSE)
+_FILE = Blame(Variant.SERVICE_ERROR, Variant.MISSING, Variant.FORBIDDEN, Variant.SECURITY_VIOLATION)
+_GAME = Blame(Variant.GAME_DOWNLOAD, Variant.BAD_VERSION, Variant.GAME_DOWNLOAD, Variant.EXTRACTION)
+_MODS = Blame(*[Variant.MOD_INFO] * 4)
+
+
+@dataclass
+class Listed:
+    """A run as a page of the service has it. A # in its id would be taken for another verification."""
+
+    id: Annotated[str, msgspec.Meta(pattern='^[ -"$-~]{1,40}$')]
+    game: str
+    category: str
+    submitted_date: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@dataclass
+class Submission:
+    """A run with the link to its save."""
+
+    id: str
+    player: str
+    link: str
+
+
+class Submissions:
+    """A client of the service, for many threads."""
+
+    def __init__(self, url: str, *, save_bytes_max: int) -> None:
+        self._url, self._save_bytes_max = url, save_bytes_max
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
+        # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        return httpx2.Client(base_url=self._url, limits=limits, timeout=CALL_S_MAX)
+
+    def close(self) -> None:
+        """Disconnect."""
+        if "_client" in vars(self):
+            self._client.close()
+
+    def listed(self, game: str, category: str, since: datetime) -> Iterator[Listed]:
+        """The runs of a category since a moment, page by page."""
+        page: int | None = 1
+        while page is not None:
+            asked = {"game": game, "category": category, "since": since.isoformat(), "page": page}
+            told = self._json("/api/runs", _API, asked)
+            try:
+                yield from msgspec.convert(told["runs"], list[Listed])
+                page = told["next"]
+            except (msgspec.ValidationError, KeyError, TypeError) as wrong:
+                raise VerifyError(
+                    Variant.API_PARSE, f"page {page} of {game} {category}: {wrong}"
+                ) from None
+
+    def run(self, run_id: str) -> Submission:
+        """A run by its id."""
+        told = self._json(f"/api/runs/{quote(run_id, safe='')}", _API)
+        if not isinstance(told, dict):
+            raise VerifyError(Variant.API_PARSE, f"run {run_id} is no object")
+        if not told.get("link"):
+            raise VerifyError(Variant.NO_LINK, f"run {run_id} has no link to a save")
+        try:
+            return msgspec.convert(told, Submission)
+        except msgspec.ValidationError as wrong:
+            raise VerifyError(Variant.API_MISSING_FIELD, f"run {run_id}: {wrong}") from None
+
+    def save(self, link: str) -> bytes:
+        """The save behind a link, which must lead to a file of the service and be no larger than is allowed."""
+        where = urlsplit(link)
+        if (
+            where[:2] != urlsplit(self._url)[:2]
+            or not where.path.startswith("/files/")
+            or ".." in where.path
+        ):
+            raise VerifyError(Variant.SECURITY_VIOLATION, f"{link} leads elsewhere")
+        return self._get(where.path, _FILE, bytes_max=self._save_bytes_max)
+
+    def game(self, version: str) -> bytes:
+        """The package of a version of the game, a zip file."""
+        return self._get(f"/games/{version}.zip", _GAME)
+
+    def mods(self, version: str) -> dict[str, str]:
+        """The mods that are allowed with it, and their versions."""
+        told = self._json(f"/games/{version}/mods", _MODS)
+        try:
+            return msgspec.convert(told, dict[str, str])
+        except msgspec.ValidationError as wrong:
+            raise VerifyError(Variant.MOD_INFO, f"the mods of {version}: {wrong}") from None
+
+    def _json(self, path: str, blame: Blame, query: dict[str, Any] | None = None) -> Any:
+        try:
+            return json.loads(self._get(path, blame, query))
+        except ValueError as wrong:
+            raise VerifyError(blame.unusable, f"{path[1:]} is no JSON: {wrong}") from None
+
+    def _get(
+        self,
+        path: str,
+        blame: Blame,
+        query: dict[str, Any] | None = None,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> bytes:
+        content, what = b"", path.lstrip("/")  # a message with a path in it would lose it
+        try:
+            with self._client.stream("GET", path, params=query) as answer:
+                answer.raise_for_status()
+                for part in answer.iter_bytes():
+                    content += part
+                    if len(content) > bytes_max:
+                        raise VerifyError(blame.unusable, f"{what} has over {bytes_max} bytes")
+        except httpx2.HTTPStatusError as refused:
+            status = refused.response.status_code
+            variants = {429: Variant.LIMITED, 403: blame.forbidden}
+            variants |= dict.fromkeys((404, 410), blame.missing)
+            variant = variants.get(status, blame.away)
+            raise VerifyError(variant, f"{what} is answered with {status}") from refused
+        except httpx2.HTTPError as wrong:
+            raise VerifyError(blame.away, f"{what}: {type(wrong).__name__}: {wrong}") from wrong
+        return content
