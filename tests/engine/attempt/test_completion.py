@@ -245,6 +245,17 @@ def test_a_worker_that_leaves_does_not_wait_for_it_either(single):
     assert single.state(claim) is State.SUCCEEDED
 
 
+def test_what_a_leaving_worker_leaves_in_an_open_transaction_is_not_taken_up_again(single):
+    """The store says that it is ours, and it is: its one run has ended, and whoever settles lost jobs has the rest."""
+    claim = single.claimed()
+    single.completed(claim)
+    single.pump.drain()
+    single.ended(claim, Interrupted())
+    assert single.pump.check_held() == ()
+    single.pump.once()
+    assert (len(single.running), single.pump.empty) == (1, True)
+
+
 def test_a_stage_that_is_complete_is_not_stopped_for_a_job_that_is_gone(shop):
     done, taken = shop.claimed(), shop.claimed()
     shop.completed(done).commit()
