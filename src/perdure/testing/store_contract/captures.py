@@ -196,9 +196,7 @@ class CapturesContract(OnAFreshStore):
         self.clock.push(1)
         for gone in (71, 72, 73):
             assert self.place.control.prune_captures(limit=1) == 1
-            left = {
-                one.id for claim in claims for one in self.place.reader.captures(claim.no)
-            }
+            left = {one.id for claim in claims for one in self.place.reader.captures(claim.no)}
             assert left == {capture(number).id for number in range(gone + 1, 75)}
 
     def test_captures_go_with_their_job(self) -> None:
