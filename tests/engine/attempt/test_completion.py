@@ -295,6 +295,43 @@ def test_a_store_that_is_away_is_asked_again(single):
     assert single.pump.empty
 
 
+def test_an_end_whose_answer_was_lost_is_not_another_one_when_the_worker_leaves(single):
+    """The job has failed, though nobody heard of it here: to say then that it was given back would be a lie."""
+    claim = single.claimed()
+    single.completed(claim).rollback()
+    settle = single.model.store.settle
+
+    def answer_lost(records, *, by):
+        settle(records, by=by)
+        raise StoreUnavailable("the line broke on the way back")
+
+    single.store.settle = answer_lost
+    with pytest.raises(StoreUnavailable):
+        single.ended(claim, Returned("1"))
+    del single.store.settle
+    single.pump.drain()
+    single.pump.give_back()
+    single.pump.once()
+    assert single.state(claim) is State.FAILED
+    assert len(single.notes.of(EventName.JOB_FAILED)) == 1
+    assert single.notes.of(EventName.JOB_RELEASED) == []
+    assert single.pump.empty
+
+
+def test_an_attempt_that_has_ended_in_an_open_transaction_does_not_keep_a_leaving_worker(single):
+    claim = single.claimed()
+    own = single.completed(claim)
+    single.ended(claim, TimedOut(1.0))
+    single.pump.drain()
+    single.pump.once()
+    assert not single.pump.empty
+    single.pump.give_back()
+    single.pump.once()
+    assert single.pump.empty
+    own.commit()
+    assert single.state(claim) is State.SUCCEEDED
+
+
 def test_an_attempt_that_is_over_cannot_be_completed(single):
     attempt_notes = single.attempt_notes(single.claimed())
     attempt_notes.end()
