@@ -76,6 +76,7 @@ class Checker:
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self.hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
         self.found_busy: set[tuple[int, int]] = set()  # (job, token) that somebody was told is held
+        self.apart: set[tuple[str, int]] = set()  # (job, token) whose stage has asked to write it
         self._completed: set[tuple[int, int]] = set()  # (job, token) whose stage wrote the record
         self.moved_us = 0  # when a job was last claimed or settled
         self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout

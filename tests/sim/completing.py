@@ -149,6 +149,7 @@ class Completing:
         row = (context.job_id, context.stage, context.token)
         own = OwnTransaction(self._wire, self._store, process, row)
         mishap = self._mishap()
+        self._checker.apart.add((context.job_id, context.token))
         try:
             context.complete(value, within=own)
             if mishap == "held_open":
