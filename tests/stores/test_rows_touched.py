@@ -34,7 +34,9 @@ READS: dict[str, Callable[[Reader], Any]] = {
     "an owner's jobs by change": lambda reader: reader.jobs_changed(ANN, since=START),
     "everybody's jobs": lambda reader: reader.jobs(),
     "everybody's dead letters": lambda reader: reader.jobs(DEAD_LETTERS),
-    "everybody's dead letters, further down": lambda reader: reader.jobs(DEAD_LETTERS, before=9_999),
+    "everybody's dead letters, further down": lambda reader: reader.jobs(
+        DEAD_LETTERS, before=9_999
+    ),
     "everybody's open jobs": lambda reader: reader.jobs(
         JobFilter(states=(State.QUEUED, State.PROCESSING))
     ),
