@@ -55,6 +55,7 @@ test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and 
 	$(PYTEST) $(PARALLEL_LONG) -m "hypothesis and not long" --hypothesis-profile long --timeout 1800
 	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
 	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
+	PERDURE_TEST_HTTP=postgres $(PYTEST) $(PARALLEL) tests/surfaces/http -m "not long"
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many planted defects the tests of the rules notice

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.engine import record as record_module
+from perdure.engine.attempt import completion as completion_module
 from perdure.engine.operate import single_jobs as deeds_module
 from perdure.engine.record import Ending
 from perdure.engine.stages import LaidPipeline, Stage
@@ -197,6 +198,34 @@ def wishes_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(overrun_module, "record_of_left_caller", record_of_left_caller)
 
 
+def record_apart(patch: pytest.MonkeyPatch) -> None:
+    """What a stage completes is written at once, in a transaction of the store's own."""
+
+    def complete(store: SqliteStore, record: Record, *, by: int, within: object) -> Any:
+        return store.turn([record], None, by=by).settled[0]
+
+    patch.setattr(SqliteStore, "complete", complete)
+
+
+def completed_by_anybody(patch: pytest.MonkeyPatch) -> None:
+    """A stage's record is written whatever claim is the latest by now."""
+    right = SqliteStore.complete
+
+    def complete(store: SqliteStore, record: Record, *, by: int, within: object) -> Any:
+        row = store._connection.raw.execute(
+            "SELECT token FROM perdure_jobs WHERE no = ?", (record.no,)
+        ).fetchone()
+        claimed = record if row is None else replace(record, token=row[0])
+        return replace(right(store, claimed, by=by, within=within), token=record.token)
+
+    patch.setattr(SqliteStore, "complete", complete)
+
+
+def returns_count(patch: pytest.MonkeyPatch) -> None:
+    """A stage that returns has succeeded, though its transaction was not committed."""
+    patch.setattr(completion_module, "as_it_ended", lambda outcome: outcome)
+
+
 class Rig:
     """The store of whichever world there is just now, as the patches of the stores' tests want it."""
 
@@ -256,6 +285,18 @@ ASKED = (
     Mutant(
         "a page of the feed begins behind the line that the last one ended in", ("E17",),
         reworded("changes", "no >= :line", "no > :line"),
+    ),
+    Mutant(
+        "a stage's record is written apart from its rows", ("E18", "S3", "S5"), record_apart,
+        swarm.only_completions,
+    ),
+    Mutant(
+        "a stage completes whatever claim is the latest", ("S2", "S3"), completed_by_anybody,
+        swarm.only_completions,
+    ),
+    Mutant(
+        "a stage that returns without a commit has succeeded", ("E18",), returns_count,
+        swarm.only_completions,
     ),
 )  # fmt: skip
 

@@ -75,6 +75,9 @@ class Checker:
         self.feed = Feed(self)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self.hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
+        self.found_busy: set[tuple[int, int]] = set()  # (job, token) that somebody was told is held
+        self.apart: set[tuple[str, int]] = set()  # (job, token) whose stage has asked to write it
+        self._completed: set[tuple[int, int]] = set()  # (job, token) whose stage wrote the record
         self.moved_us = 0  # when a job was last claimed or settled
         self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout
         self.start_us = to_us(world.clock.now()) - world.now_us
@@ -265,6 +268,18 @@ class Checker:
         whole = answer if isinstance(answer, WorkerDead) else Turn(tuple(answer), ())
         self._turn(whole, records, None, by=by)
 
+    def _complete(self, answer: Settled, record: Record, *, by: int) -> None:
+        """A stage's own transaction is committed, whatever has been said of its worker since it wrote the record."""
+        self._completed.add((record.no, record.token))
+        self.settle(record, answer, by, asked=False)
+
+    def told_dead(self, worker: int) -> None:
+        """A stage was told that its worker is dead."""
+        if self.ledger.workers[worker].death is None:
+            self.broken(
+                "E1", f"a stage of worker {worker} was told that it is dead, which it is not"
+            )
+
     def settle(
         self,
         record: Record,
@@ -289,8 +304,10 @@ class Checker:
                 self._accepted(job, record, answer, by)
 
     def _repeated(self, job: JobAccount, record: Record) -> None:
-        """The answer to a record that was sent before must be about that record."""
+        """The answer to a record that was sent before must be about that record, unless its stage wrote another."""
         self.world.seen["answers given again"] += 1
+        if (job.no, record.token) in self._completed:  # what is told of it is judged
+            return
         before = job.settled.get(record.token)
         if before is None or (before.move, before.state) != (record.move, record.state):
             was = "nothing" if before is None else before.move.value

@@ -104,6 +104,9 @@ class Feed:
                 token = one.token + (2 if one.state is State.PROCESSING else 1)
                 self._committed[one.no].append((kind, token, one.state.value))
 
+    def _complete(self, answer: Settled, *_: Any, **__: Any) -> None:
+        self._settle((answer,))
+
     def _cancel(self, answers: Any, *_: Any, **__: Any) -> None:
         self._settle(tuple(answers) if isinstance(answers, list) else ())
 

@@ -267,6 +267,8 @@ class Gates:
         """An attempt has ended. ``asked``: its worker claims in the same turn, so it has told the gates."""
         attempt = record.attempt
         self._calls.settled((job.id, record.token), self._world.now_us)
+        if (job.id, record.token) in self._checker.apart:
+            return  # decided without a look at the gate, which is told afterwards
         if attempt is None or attempt.kind is None or by is None or attempt.worker != by:
             return
         upstream = self.outside.upstream(attempt.stage)

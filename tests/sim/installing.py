@@ -17,7 +17,8 @@ from perdure.engine.upkeep import (
     run_watch as runs_module,
 )
 from perdure.engine.worker import loop as loop_module
-from perdure.stores.sqlite import claim as store_module
+from perdure.stores.sqlite import claim as claiming_module, store as store_module
+from tests.sim.completing import join
 from tests.sim.process import Kernel
 from tests.sim.swarm import Setup
 from tests.sim.world import World
@@ -33,7 +34,8 @@ def installed(world: World, setup: Setup, kernel: Kernel) -> Iterator[None]:
         (loop_module, "monotonic", world.clock.monotonic),
         (upstreams_module, "PROBE_MORE_S", setup.outside.probe_more_s),
         (claim_module, "CLAIM_BATCH_MAX", batches["claim"]),
-        (store_module, "PROMOTE_BATCH_MAX", batches["promote"]),
+        (claiming_module, "PROMOTE_BATCH_MAX", batches["promote"]),
+        (store_module, "join", join),
         (lost_module, "LOST_BATCH_MAX", batches["lost"]),
         (expired_module, "EXPIRED_BATCH_MAX", batches["expired"]),
         (prune_module, "STEP_ROWS", batches["prune"]),

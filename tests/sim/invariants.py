@@ -1,6 +1,6 @@
 """The invariants by name, what judges each, and what it means that one of them is broken.
 
-The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9 to L11 and E1 to E17 are our own,
+The names S1 to S16, S19 and L1, L2, L6 are those of the published promise; L9 to L11 and E1 to E18 are our own,
 finer ones.
 Every function that is named here says `broken` with that name; a test looks whether it does.
 """
@@ -184,6 +184,11 @@ INVARIANTS = {
     "E17": Invariant(
         "who follows the change feed hears what happened to each job, once and in order, and misses nothing",
         ("Feed._hear", "Feed.heard_all"),
+    ),
+    "E18": Invariant(
+        "a row that a stage writes in one transaction with its record is there if and only if the record is, and no "
+        "turn waits for such a transaction",
+        ("Completing.check", "Remote._without_held"),
     ),
 }  # fmt: skip
 

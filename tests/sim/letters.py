@@ -116,8 +116,17 @@ class Letters:
         if (answer is not None) != self._stands(bulk, step):
             self._broken(bulk, f"a step from {step.seen_cursor} was taken: {answer is not None}")
         if answer is not None:
+            self._given_up(bulk, [one.no for one in step.refusals])
             self._move(bulk, step)
             self.seen(answer)
+
+    def _given_up(self, bulk: BulkAccount, nos: Sequence[int]) -> None:
+        """What a step refuses that does nothing else was found in an open transaction of its stage, again and again."""
+        self._check_chosen(bulk, nos)
+        if not {no for no, _ in self._checker.found_busy}.issuperset(nos):
+            self._broken(bulk, f"{nos} are refused, and nobody held them")
+        bulk.refused |= set(nos)
+        self._world.seen["bulk operations that gave a held job up"] += len(nos)
 
     def _change_bulk(self, answer: BulkView | None, change: BulkChange, deed: Deed) -> None:
         bulk = self._ledger.bulks[change.no]

@@ -72,7 +72,10 @@ class Operator(Overseer):
                 job.id,
                 deed=_DEED,
                 observers=self._observers,
+                rest=strand.sleep,
             )
+        except StoreBusy:
+            self._said("cancels of jobs in an open transaction")
         except _AWAY:
             self._said("cancels of unknown effect")
         except (NotCancellable, UnknownName):

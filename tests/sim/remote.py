@@ -8,9 +8,10 @@ that instant goes to the history and to the checker, whether or not the caller e
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.model.errors import StoreFull, StoreUnavailable, WorkerDead
+from perdure.model.jobs import Busy, Record, Settled
 from perdure.model.states import State
 from tests.sim.checker import Checker
 from tests.sim.history import answered, asked
@@ -18,6 +19,9 @@ from tests.sim.process import Kernel, Process
 from tests.sim.strand import Strand
 from tests.sim.swarm import Setup
 from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from tests.sim.completing import OwnTransaction
 
 # Every method of the ports is in one of these; `test_remote.py` compares them with `ports`.
 WRITES = frozenset({
@@ -36,7 +40,7 @@ READS = frozenset({
 })  # fmt: skip
 LEFT_OUT = {
     "wake_fd": "as has_changed",
-    "complete": "a stage's own transaction; the stories kill it between any two steps",
+    "complete": "on a stage's own connection (`completing.py`), which is not this wire",
     "has_changed": "a hint, which has its own way here, without a transaction",
     "close": "the real connection is shared by all, and closed by the simulation",
     "add_access_token": "as depths: nobody works by it",
@@ -82,6 +86,7 @@ class Wire:
         self.away_until_us = 0
         self.full_until_us = 0  # reads are answered, writes are refused
         self.writes = 0
+        self.lent: list[OwnTransaction] = []
         self.ears: list[Callable[[], None]] = []  # of those who listen, as at PostgreSQL
         self._setup = setup
 
@@ -121,6 +126,12 @@ class Wire:
         leases = self.world.rng.choice((0.5, 1.5, 3.0))
         thaw = partial(self.kernel.thaw, process)
         self.world.after(self._setup.ttl_s * leases, thaw)
+
+    @property
+    def held(self) -> frozenset[tuple[int, int]]:
+        """The jobs whose rows open transactions of stages hold, with their tokens: another token matches no row."""
+        self.lent = [one for one in self.lent if one.holds is not None]
+        return frozenset(one.holds for one in self.lent if one.holds is not None)
 
     @property
     def away(self) -> bool:
@@ -193,6 +204,10 @@ class Remote:
     def close(self) -> None:
         """The real connection is shared."""
 
+    def complete(self, record: Record, *, by: int, within: "OwnTransaction") -> Settled | Busy:
+        """A stage has a connection of its own."""
+        return within.complete(record, by)
+
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         wire, world = self._wire, self._wire.world
         if self._freezes and method in SETTLING and wire.strikes("freeze_at_call"):
@@ -229,6 +244,7 @@ class Remote:
 
     def _commit(self, method: str, args: Any, kwargs: Any) -> Any:
         wire, world = self._wire, self._wire.world
+        wanted, (args, busy) = args, self._without_held(method, args)
         try:
             answer = getattr(self._target, method)(*args, **kwargs)
         except WorkerDead as dead:
@@ -239,4 +255,23 @@ class Remote:
         world.history.note(world.now_us, self._strand.name, method, said, answered(answer))
         wire.checker.speaker = self._strand.name
         wire.checker.committed(method, args, kwargs, answer)
-        return answer
+        if not busy or isinstance(answer, WorkerDead):
+            return answer
+        said = {one.no: one for one in answer} | busy
+        return [said[one.no] for one in wanted[0]]
+
+    def _without_held(self, method: str, args: Any) -> tuple[Any, dict[int, Busy]]:
+        """Those of the records whose jobs nobody holds, and what is said of the others."""
+        held = self._wire.held if method in ("turn", "settle", "cancel") else frozenset()
+        busy = {
+            one.no: Busy(one.no, one.id, one.token)
+            for one in (args[0] if held else ())
+            if (one.no, one.token) in held
+        }
+        if not busy:
+            return args, busy
+        if method == "turn":
+            self._wire.checker.broken("E18", f"a turn waits for {sorted(busy)}")
+        self._wire.checker.found_busy |= {(one.no, one.token) for one in busy.values()}
+        self._wire.world.seen["jobs found in an open transaction"] += len(busy)
+        return ([one for one in args[0] if one.no not in busy], *args[1:]), busy

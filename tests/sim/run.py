@@ -24,6 +24,7 @@ from perdure.stores.sqlite.reader import SqliteReader
 from perdure.stores.sqlite.store import SqliteStore
 from tests.sim.callers import CALL_POLICY, CALL_WAIT_S_MAX
 from tests.sim.checker import Checker
+from tests.sim.completing import Completing
 from tests.sim.connected import Connected
 from tests.sim.feeders import Feeding
 from tests.sim.feeds import WITHOUT_LIMITS
@@ -101,7 +102,8 @@ class Simulation:
         self.wire = Wire(world, setup, self.kernel, self.checker)
         self.kernel.on_trouble = self._excuse
         self.checker.gates.outside = setup.outside
-        self.script = script = Script(world, setup, self.kernel, self.checker)
+        self.completing = Completing(self.wire, self.store, setup, self.checker)
+        self.script = script = Script(world, setup, self.kernel, self.checker, self.completing)
         upstreams = tuple(
             replace(one, health=script.health_of(one.name))
             if one.name in setup.outside.health
@@ -148,13 +150,17 @@ class Simulation:
         )
         return Connected(store, control, reader)
 
+    def _check_tables(self) -> None:
+        self.completing.check()
+        check_tables(self.checker, self.connection, self.reader)
+
     # -- phases --------------------------------------------------------------------------
 
     def chaos(self) -> None:
         """Faults strike."""
         for look in range(1, _LOOKS + 1):
             self.world.run(round(self.setup.chaos_s * look / _LOOKS * 1e6))
-            check_tables(self.checker, self.connection, self.reader)
+            self._check_tables()
 
     def settle(self) -> None:
         """Faults end, and everything has to come to its end in time."""
@@ -173,7 +179,7 @@ class Simulation:
         if not self.world.run(self._stuck_us(), self._all_idle):
             busy = [process.name for process in self.kernel.alive() if not process.idle()]
             self.checker.broken("E4", f"{busy} have something in their hands, and no job is open")
-        check_tables(self.checker, self.connection, self.reader)
+        self._check_tables()
 
     def _see_jobs_end(self) -> None:
         while not self._all_over():
@@ -354,7 +360,7 @@ class Simulation:
         if not self.world.run(self.world.now_us + round(grace_s * 1e6), self._all_gone):
             left = [process.name for process in self.kernel.alive()]
             self.checker.broken("L6", f"{left} are still there {grace_s:g} s after the order")
-        check_tables(self.checker, self.connection, self.reader)
+        self._check_tables()
         self.checker.feed.heard_all(self.reader, self.follower.cursor)
 
     def _all_gone(self) -> bool:

@@ -6,7 +6,6 @@ it, every time; everything else is drawn from the acts of the seed, and after th
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from perdure.engine.attempt.context import Context
@@ -16,6 +15,7 @@ from perdure.model.runs import NANO
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.ports import Store
 from tests.sim.checker import Checker
+from tests.sim.completing import Completing
 from tests.sim.process import Kernel, Process
 from tests.sim.swarm import Setup
 from tests.sim.weather import Refused, Weather
@@ -29,8 +29,11 @@ SHORT_STAGES = ("only",)
 class Script:
     """Draws what stages do."""
 
-    def __init__(self, world: World, setup: Setup, kernel: Kernel, checker: Checker) -> None:
+    def __init__(
+        self, world: World, setup: Setup, kernel: Kernel, checker: Checker, completing: Completing
+    ) -> None:
         self._world = world
+        self._completing = completing
         self._gates = checker.gates
         self._weather = Weather(world, setup.outside, setup.ttl_s)
         self._setup = setup
@@ -45,9 +48,21 @@ class Script:
         async def play(item: Any, context: Context) -> Any:
             assert process.worker is not None
             self._began(context.job_id, context.token, process.worker)
-            end = partial(self._gates.ended, context.job_id, context.token)
+            stored = False
+
+            def end(value: object) -> None:
+                if not stored:  # then nothing that comes after it counts
+                    self._gates.ended(context.job_id, context.token, value)
+
+            def good() -> None:
+                nonlocal stored
+                end({"of": context.stage})
+                stored = True
+
             try:
                 value = await self._work(context, process)
+                if self._completing.does(context.stage) and not isinstance(value, Snooze | Cancel):
+                    value = await self._completing.end(context, process, value, good)
             except BaseException as error:
                 end(error)
                 raise

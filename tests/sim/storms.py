@@ -6,8 +6,8 @@ from typing import Any
 from perdure.model.nouns import replace
 from perdure.rules.policy import HintMode, Policy
 from tests.sim.feeds import RUN_DEEDS, Feed
-from tests.sim.outside import GATE_DEEDS, TROUBLES, UNTIED_S, sick
-from tests.sim.swarm import ACTS, CHANCES, POISON, SKEW_S_MAX, STRIKES, Setup, plain
+from tests.sim.outside import GATE_DEEDS, STAGES, TROUBLES, UNTIED_S, sick
+from tests.sim.swarm import ACTS, CHANCES, MISHAPS, POISON, SKEW_S_MAX, STRIKES, Setup, plain
 
 PEOPLE = {"cancel", "retry", "redrive", "discard", "pause"}
 
@@ -105,6 +105,15 @@ def failing_stages(setup: Setup) -> Setup:
     return _struck(setup, PEOPLE, acts=dict.fromkeys(ACTS, 0.08), poison=POISON)
 
 
+def own_transactions(setup: Setup) -> Setup:
+    """All that befalls stages that write their record themselves, while people cancel and processes stand still."""
+    mishaps = dict.fromkeys(MISHAPS, 0.1)
+    chances = {"lost_reply": 0.1, "lost_request": 0.05}
+    return _struck(
+        setup, ("cancel", "freeze_child", "drain"), completing=frozenset(STAGES), mishaps=mishaps, chances=chances,
+    )  # fmt: skip
+
+
 def troubled_upstreams(setup: Setup) -> Setup:
     """All that befalls an upstream, and people at its gates."""
     outside = sick(setup.chaos_s)
@@ -130,7 +139,7 @@ def troubled_runs(setup: Setup) -> Setup:
 
 
 # Between them every kind of fault: all at once would leave no room for most of them.
-STORMS = (broken_machines, failing_stages, troubled_upstreams, troubled_runs)
+STORMS = (broken_machines, failing_stages, own_transactions, troubled_upstreams, troubled_runs)
 
 
 def _struck(setup: Setup, strikes: Iterable[str], **more: Any) -> Setup:

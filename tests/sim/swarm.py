@@ -7,6 +7,7 @@ its settings, silly ones included, from wide ranges. What is off in one seed mak
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
@@ -14,7 +15,7 @@ from perdure.model.operations import Retention
 from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
 from perdure.rules.policy import Action, HintMode, Hints, Policy, Rule, Scope
 from tests.sim.feeds import RUN_DEEDS, Feed, feeds_of
-from tests.sim.outside import GATE_DEEDS, NOTHING, TROUBLES, Outside, outside_of
+from tests.sim.outside import GATE_DEEDS, NOTHING, STAGES, TROUBLES, Outside, outside_of
 
 # Faults that strike at random times, and how often at most within the chaos of one seed.
 STRIKES = {
@@ -65,8 +66,18 @@ ACTS = {
     "snooze": 0.2,
     "withdraw": 0.05,
 }
+# What befalls a stage that writes its record in a transaction of its own, and how likely at most.
+MISHAPS = {
+    "held_open": 0.3,
+    "killed_before_commit": 0.1,
+    "killed_after_commit": 0.1,
+    "commit_failed": 0.2,
+    "commit_unknown": 0.2,
+    "not_committed": 0.1,
+    "runs_on": 0.2,
+}
 POISON = 0.15  # of the items, at most
-KINDS = (*STRIKES, *CHANCES, *ACTS, *TROUBLES, "poison", "resume", "clock_skew")
+KINDS = (*STRIKES, *CHANCES, *ACTS, *MISHAPS, *TROUBLES, "poison", "resume", "clock_skew")
 SKEW_S_MAX = 7200.0  # how far a machine's wall clock is from the store's
 
 
@@ -100,6 +111,8 @@ class Setup:
     rests_s: float = 60.0  # between two walks of the pruning
     outside: Outside = NOTHING
     feeds: tuple[Feed, ...] = ()  # the runs
+    completing: frozenset[str] = frozenset()  # stages that write their record themselves
+    mishaps: dict[str, float] = field(default_factory=dict)
 
     @property
     def overrun_s(self) -> float:
@@ -131,6 +144,7 @@ def plain(setup: Setup) -> Setup:
         narrow=False,
         outside=NOTHING,
         feeds=(),
+        completing=frozenset(),
     )
 
 
@@ -321,6 +335,19 @@ def only_kills(setup: Setup) -> Setup:
     )
 
 
+def only_completions(setup: Setup) -> Setup:
+    """Every stage writes its record itself, much befalls it there, and people change their mind."""
+    return replace(
+        plain(setup),
+        completing=frozenset(STAGES),
+        mishaps=dict(MISHAPS),
+        strikes={"cancel": 25 / setup.chaos_s, "freeze_child": 4 / setup.chaos_s},
+        acts={"block_loop": 0.1},
+        leases_s=(setup.leases_s * 3)[:3],
+        poll_s=0.3,
+    )
+
+
 def only_deadlines(setup: Setup) -> Setup:
     """Little is done at once, so that much waits beyond its deadline."""
     return replace(plain(setup), concurrency=1, leases_s=setup.leases_s[:1], work_s=setup.ttl_s)
@@ -369,7 +396,19 @@ def setup_of(rng: Random) -> Setup:
         rests_s=rng.choice((1.0, 10.0)),
         outside=outside_of(rng, chaos_s),
         feeds=feeds_of(rng, chaos_s),
+        **_completing(Random(f"completing {chaos_s}")),
     )
+
+
+def _completing(own: Random) -> dict[str, Any]:
+    """In one of four seeds; by chance of its own, so that the others are what they were without it."""
+    if own.random() < 0.75:
+        return {}
+    stages = frozenset(stage for stage in STAGES if own.random() < 0.6)
+    return {
+        "completing": stages,
+        "mishaps": {one: most * own.random() for one, most in MISHAPS.items()},
+    }
 
 
 def _periods_s(rng: Random, ttl_s: float, chaos_s: float) -> dict[str, int]:

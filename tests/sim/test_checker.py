@@ -23,6 +23,7 @@ from perdure.model.outcomes import Death, Lost
 from perdure.model.states import Move
 from tests.sim.bugs import MORE
 from tests.sim.checker import Checker
+from tests.sim.completing import Completing
 from tests.sim.deeds import Deeds
 from tests.sim.following import Feed
 from tests.sim.gatebugs import GATES
@@ -31,7 +32,7 @@ from tests.sim.invariants import INVARIANTS, Violation
 from tests.sim.letters import Letters
 from tests.sim.mutants import OTHERS, THE_FOUR
 from tests.sim.probes import Probes
-from tests.sim.remote import READS, WRITES
+from tests.sim.remote import READS, WRITES, Remote
 from tests.sim.roster import Roster
 from tests.sim.run import Simulation
 from tests.sim.runbugs import BOOKS
@@ -297,7 +298,7 @@ def test_a_wrong_history_is_named(invariant, history):
 
 JUDGES = {
     "Checker": Checker, "Deeds": Deeds, "Gates": Gates, "Letters": Letters, "Roster": Roster,
-    "Feed": Feed, "Probes": Probes, "Runs": Runs, "Simulation": Simulation,
+    "Feed": Feed, "Probes": Probes, "Runs": Runs, "Simulation": Simulation, "Completing": Completing, "Remote": Remote,
 }  # fmt: skip
 
 
@@ -318,7 +319,7 @@ prune_workers put_schedule resume revive run run_lanes run_now runs seal_run set
 
 def test_a_call_that_was_renamed_has_not_lost_its_judge():
     """A judge is found by the name of the call; one that nobody finds would judge nothing, and say so to nobody."""
-    judges = [one for name, one in JUDGES.items() if name not in ("Probes", "Simulation")]
+    judges = [one for name, one in JUDGES.items() if name not in ("Probes", "Simulation", "Remote")]
     found = {call for call in WRITES | READS if any(hasattr(judge, f"_{call}") for judge in judges)}
     assert found == set(JUDGED.split())
 

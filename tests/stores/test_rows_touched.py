@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.model.filters import JobFilter
+from perdure.model.filters import DEAD_LETTERS, JobFilter
 from perdure.model.states import FailedReason, State
 from perdure.ports import Reader
 from tests.stores.crowd import LANES, Crowd, PostgresCrowd, SqliteCrowd
@@ -32,6 +32,14 @@ READS: dict[str, Callable[[Reader], Any]] = {
         JobFilter(owner="ann", states=(State.QUEUED, State.PROCESSING), queue="q", category="c")
     ),
     "an owner's jobs by change": lambda reader: reader.jobs_changed(ANN, since=START),
+    "everybody's jobs": lambda reader: reader.jobs(),
+    "everybody's dead letters": lambda reader: reader.jobs(DEAD_LETTERS),
+    "everybody's dead letters, further down": lambda reader: reader.jobs(
+        DEAD_LETTERS, before=9_999
+    ),
+    "everybody's open jobs": lambda reader: reader.jobs(
+        JobFilter(states=(State.QUEUED, State.PROCESSING))
+    ),
     "nobody's jobs": lambda reader: reader.jobs(JobFilter(owner="nobody")),
     "a large owner's jobs": lambda reader: reader.jobs(BIG, limit=500),
     "a large owner's jobs, further down": lambda reader: reader.jobs(BIG, limit=500, before=9_999),

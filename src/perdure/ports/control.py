@@ -208,7 +208,7 @@ class Control(Protocol):
         ...
 
     def prune_captures(self, *, limit: int) -> int:
-        """Forget up to ``limit`` captures whose time is over; how many."""
+        """Forget up to ``limit`` captures whose time is over, the longest over first, then by id; how many."""
         ...
 
     def prune_changes(self, kept_s: float, *, limit: int) -> int:

@@ -5,7 +5,8 @@ jobs are looked for in steps that each look at no more than `LOOK_ROWS_MAX` rows
 
 * a *key* and an owner, or none: the numbers come from the unique index of keys;
 * the *few*: what is queued, in work or failed stands in partial indexes. When there are no more than
-  `LOOK_ROWS_MAX` of them, their numbers are taken from there;
+  `LOOK_ROWS_MAX` of them, their numbers are taken from there. That there are too many costs as much to find out, and then
+  the newest thousand of all jobs have a page of them: so those are looked at first;
 * an *owner*: the numbers of its jobs, or of those that failed, come from `perdure_owned`. Of these steps no statement
   touches more than 1,000 rows, whatever else the filter says;
 * a *run*: the numbers of its jobs, and of those that are driven again in it, come from their own indexes;
@@ -40,6 +41,7 @@ from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, job_out
 
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
+NEWEST_ROWS = 1_000  # in which the chosen are looked for before anybody asks whether they are few
 OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
 STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
@@ -196,7 +198,12 @@ class Choice:
         return max(1, min(window, OWNED_ROWS_MAX if self.chosen.owner else LOOK_ROWS_MAX))
 
     def _steps(self, fetch: Fetch, below: int, window: int) -> Iterator[Step]:
-        few = self._few_nos(fetch)
+        looked = 0
+        while self._may_be_few and below > 1 and looked + window <= NEWEST_ROWS:
+            step, below = self._next_range(fetch, below, window)
+            yield step
+            looked, window = looked + window, self._bound(4 * window)
+        few = self._few_nos(fetch) if self._may_be_few and below > 1 else None
         if few is not None:
             rest = sorted((no for no in few if no < below), reverse=True)
             while rest:
@@ -206,14 +213,19 @@ class Choice:
         numbers = self._numbers(fetch)
         while below > 1:
             if numbers is None:
-                ((top,),) = fetch(_TOP, {"before": below})
-                floor = max(0, (top or 0) + 1 - window)
-                yield _RANGE, {"floor": floor, "before": below}
+                step, floor = self._next_range(fetch, below, window)
+                yield step
             else:
                 found, floor = numbers(fetch, below, window)
                 if found:
                     yield self._among(found)
             below, window = floor, self._bound(4 * window)
+
+    def _next_range(self, fetch: Fetch, below: int, window: int) -> tuple[Step, int]:
+        """The next numbers down the primary key, and the number down to which none is missing."""
+        ((top,),) = fetch(_TOP, {"before": below})
+        floor = max(0, (top or 0) + 1 - window)
+        return (_RANGE, {"floor": floor, "before": below}), floor
 
     @property
     def _has_key(self) -> bool:
@@ -231,16 +243,21 @@ class Choice:
             return self._of_owner
         return None if self.chosen.run is None else self._of_run
 
-    def _few_nos(self, fetch: Fetch) -> list[int] | None:
-        """The numbers of the few, unless they are many, or an owner, a run or a key leads there more directly."""
+    @property
+    def _may_be_few(self) -> bool:
+        """Whether the chosen are in partial indexes, and no owner, run or key leads there more directly."""
         states = _states(self.chosen)
         led = self.chosen.run is not None or bool(self.chosen.owner) or self._has_key
-        if led or not states or not set(states) <= set(_OF_STATE):
-            return None
+        return not led and bool(states) and set(states) <= set(_OF_STATE)
+
+    def _few_nos(self, fetch: Fetch) -> list[int] | None:
+        """The numbers of the few, unless they are many."""
         narrowed = "".join(
             f" AND {_CONDITIONS[name].format(job='f')}" for name in _INDEXED if name in self.values
         )
-        few = " UNION ALL ".join(_OF_STATE[state].format(conditions=narrowed) for state in states)
+        few = " UNION ALL ".join(
+            _OF_STATE[state].format(conditions=narrowed) for state in _states(self.chosen)
+        )
         few_max = LOOK_ROWS_MAX if self.few_max is None else self.few_max
         found = fetch(_FEW.format(few=few), {**self.values, "limit": few_max + 1})
         return [no for (no,) in found] if len(found) <= few_max else None

@@ -27,7 +27,8 @@ Alike = tuple[str, str, str, str, str]
 _GROUPED_BY = ("fingerprint", "pipeline", "stage", "kind", "code")
 _KEPT_BY = ("pipeline", "stage", "reason", "kind", "code", "fingerprint", "owner")
 _NEVER = 2**62
-_LOOK_ROWS = 200  # the newest of a fingerprint, among which the example of a group usually is
+# The newest of a fingerprint, among which the example of a group usually is; in the end all of them.
+_LOOKS_ROWS = (4, 200, 2**62)
 # The inner statement leads by the index of fingerprints, whatever the planner thinks of the rest.
 _NEWEST = """
 SELECT CAST(id AS text), coalesce(error_detail, error_message)
@@ -195,8 +196,8 @@ def _with_examples(
         )
         where = dict(zip(_GROUPED_BY, alike, strict=True)) | {"owner": owner}
         sql = _NEWEST.format(alike=known)
-        found = fetch(sql, where | {"look": _LOOK_ROWS}) or fetch(sql, where | {"look": 2**62})
-        for id, example in found:
+        looks = (fetch(sql, where | {"look": rows}) for rows in _LOOKS_ROWS)
+        for id, example in next((found for found in looks if found), ()):
             yield dead_group_out((*alike, *row, id, example))
 
 

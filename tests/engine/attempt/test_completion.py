@@ -245,6 +245,17 @@ def test_a_worker_that_leaves_does_not_wait_for_it_either(single):
     assert single.state(claim) is State.SUCCEEDED
 
 
+def test_what_a_leaving_worker_leaves_in_an_open_transaction_is_not_taken_up_again(single):
+    """The store says that it is ours, and it is: its one run has ended, and whoever settles lost jobs has the rest."""
+    claim = single.claimed()
+    single.completed(claim)
+    single.pump.drain()
+    single.ended(claim, Interrupted())
+    assert single.pump.check_held() == ()
+    single.pump.once()
+    assert (len(single.running), single.pump.empty) == (1, True)
+
+
 def test_a_stage_that_is_complete_is_not_stopped_for_a_job_that_is_gone(shop):
     done, taken = shop.claimed(), shop.claimed()
     shop.completed(done).commit()
@@ -282,6 +293,43 @@ def test_a_store_that_is_away_is_asked_again(single):
     single.pump.once()
     assert len(single.notes.of(EventName.JOB_SUCCEEDED)) == 1
     assert single.pump.empty
+
+
+def test_an_end_whose_answer_was_lost_is_not_another_one_when_the_worker_leaves(single):
+    """The job has failed, though nobody heard of it here: to say then that it was given back would be a lie."""
+    claim = single.claimed()
+    single.completed(claim).rollback()
+    settle = single.model.store.settle
+
+    def answer_lost(records, *, by):
+        settle(records, by=by)
+        raise StoreUnavailable("the line broke on the way back")
+
+    single.store.settle = answer_lost
+    with pytest.raises(StoreUnavailable):
+        single.ended(claim, Returned("1"))
+    del single.store.settle
+    single.pump.drain()
+    single.pump.give_back()
+    single.pump.once()
+    assert single.state(claim) is State.FAILED
+    assert len(single.notes.of(EventName.JOB_FAILED)) == 1
+    assert single.notes.of(EventName.JOB_RELEASED) == []
+    assert single.pump.empty
+
+
+def test_an_attempt_that_has_ended_in_an_open_transaction_does_not_keep_a_leaving_worker(single):
+    claim = single.claimed()
+    own = single.completed(claim)
+    single.ended(claim, TimedOut(1.0))
+    single.pump.drain()
+    single.pump.once()
+    assert not single.pump.empty
+    single.pump.give_back()
+    single.pump.once()
+    assert single.pump.empty
+    own.commit()
+    assert single.state(claim) is State.SUCCEEDED
 
 
 def test_an_attempt_that_is_over_cannot_be_completed(single):

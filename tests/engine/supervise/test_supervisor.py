@@ -608,6 +608,21 @@ def test_told_to_drain_it_passes_the_order_on_and_starts_nobody(watch):
     assert watch.supervisor.exit_status is None
 
 
+def test_one_that_leaves_in_order_after_the_order_was_stopped_by_us_and_has_not_crashed(watch):
+    """It may have left a job in a transaction that its stage keeps open: that counts as a release (L6)."""
+    watch.commands[Role.MAIN] = [
+        "sh",
+        "-c",
+        "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done",
+    ]
+    watch.once()
+    child = watch.main
+    assert child.process.stdout.readline() == b"ready\n"
+    watch.supervisor.drain()
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.death(child.worker) == Death("stopped", exit_status=0)
+
+
 def deaf(watch: Watch):
     """A child that hears no order, once it says so."""
     watch.commands[Role.MAIN] = DEAF

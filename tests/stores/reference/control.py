@@ -193,15 +193,15 @@ class ModelControl(DeadLetters, Runs):
         return len(attempts)
 
     def prune_captures(self, *, limit: int) -> int:
-        """Those whose time is over, the longest over first."""
+        """Those whose time is over, the longest over first, then by id."""
         with self._tables.written(self) as now:
             over = sorted(
-                (row.view.expires_at, no)
+                (row.view.expires_at, row.view.id, no)
                 for no, row in self._tables.artifacts.items()
                 if row.view.expires_at is not None and row.view.expires_at <= now
             )
             gone = over[: max(0, min(limit, PRUNE_BATCH_MAX))]
-            for _, no in gone:
+            for _, _, no in gone:
                 del self._tables.artifacts[no]
             return len(gone)
 

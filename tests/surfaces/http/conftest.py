@@ -1,5 +1,7 @@
 """An app with a worker's work done by hand, and clients of its API that speak for different people."""
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -10,6 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
 import perdure
+from perdure.app.session.session import Session
 from perdure.app.surface.access import create_token
 from perdure.http import asgi
 from perdure.model.operations import Deed
@@ -23,8 +26,9 @@ on_both_stores = pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect
 
 @pytest.fixture
 def app(request, tmp_path) -> Iterator[perdure.App]:
-    """On SQLite, or where a test is `on_both_stores`."""
-    on_postgres = getattr(request, "param", "sqlite") == "postgres"
+    """On SQLite, or where a test is `on_both_stores`; with ``PERDURE_TEST_HTTP=postgres`` all of them are there."""
+    chosen = getattr(request, "param", os.environ.get("PERDURE_TEST_HTTP", "sqlite"))
+    on_postgres = chosen == "postgres"
     sqlite = f"sqlite:///{tmp_path}/work.db"
     with closing(app_at(request.getfixturevalue("furnished") if on_postgres else sqlite)) as one:
         yield one
@@ -51,6 +55,12 @@ def bearer(app: perdure.App, *scopes: str, owner: str = "ann") -> dict[str, str]
         app._session, name=f"{owner}'s", owner=owner, scopes=scopes, expires=None, deed=DEED
     )
     return {"authorization": f"Bearer {text}"}
+
+
+def change_row(session: Session, sql: str, **values: object) -> None:
+    """Write behind everybody's back, in the words of SQLite, on either store."""
+    words = re.sub(r":(\w+)", r"%(\1)s", sql) if session.url.startswith("postgresql") else sql
+    session.opened.control._execute(words, values)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from perdure.model.operations import BulkVerb, Deed, NewBulk
 from perdure.surfaces.http.asgi import ENDPOINTS
 from perdure.surfaces.http.endpoints import Endpoint
 from perdure.surfaces.http.openapi import openapi
+from tests.surfaces.http.conftest import change_row
 from tests.surfaces.http.raw import ask as ask_raw
 
 A = AccessScope
@@ -86,10 +87,13 @@ class World:
     def _capture(self, job_id: str) -> str:
         """Something put aside in an attempt of a job."""
         opened, id = self._session.opened, self._session.ids.next()
-        opened.control._execute(
+        change_row(
+            self._session,
             "INSERT INTO perdure_artifacts (id, job, token, stage, kind, media_type, content, saved_at)"
-            " VALUES (:id, :job, 1, 'shout', 'raw', 'text/plain', X'78', 1)",
-            {"id": id, "job": opened.reader.job(job_id, owner=None).no},
+            " VALUES (:id, :job, 1, 'shout', 'raw', 'text/plain', :content, 1)",
+            id=id,
+            job=opened.reader.job(job_id, owner=None).no,
+            content=b"x",
         )
         return id
 
@@ -107,9 +111,8 @@ class World:
         if name == "revoked":
             revoke_token(self._session, kept.id, DEED)
         else:
-            self._session.opened.control._execute(
-                "UPDATE perdure_access_tokens SET expires_at = 1 WHERE id = :id", {"id": kept.id}
-            )
+            expired = "UPDATE perdure_access_tokens SET expires_at = 1 WHERE id = :id"
+            change_row(self._session, expired, id=kept.id)
         assert text not in str(tokens(self._session))
         return client(authorization=f"Bearer {text}")
 

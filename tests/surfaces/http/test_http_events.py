@@ -11,7 +11,7 @@ from perdure.http import asgi
 from perdure.model.operations import Deed
 from perdure.surfaces.http import events
 from perdure.surfaces.http.events import stream
-from tests.surfaces.http.conftest import problem
+from tests.surfaces.http.conftest import change_row, problem
 
 DEED = Deed("test", "")
 
@@ -146,9 +146,8 @@ def test_a_stream_ends_with_the_token_that_opened_it(app, monkeypatch, ended):
         if ended == "revoked":
             revoke_token(app._session, kept.id, DEED)
         else:
-            app._session.opened.control._execute(
-                "UPDATE perdure_access_tokens SET scopes = 'submit' WHERE id = :id", {"id": kept.id}
-            )
+            narrowed = "UPDATE perdure_access_tokens SET scopes = 'submit' WHERE id = :id"
+            change_row(app._session, narrowed, id=kept.id)
 
     async def receive():
         await asyncio.sleep(3_600)
@@ -164,6 +163,7 @@ def test_a_stream_ends_with_the_token_that_opened_it(app, monkeypatch, ended):
     assert b": listening\n\n" in pieces
 
 
+@pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # by a cursor of its own
 def test_a_cursor_that_the_feed_no_longer_keeps_gets_a_reset_and_goes_on_from_there(app):
     """What was pruned is as what never was: `changes` says so of both, and its own tests prune."""
     pipe = pipeline_named(app._session, "shouting")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.http import asgi
-from perdure.surfaces.http import limits
+from perdure.surfaces.http import asgi as parsing, limits
 from tests.surfaces.http.conftest import bearer, on_both_stores, problem
 from tests.surfaces.http.raw import ask
 
@@ -57,6 +57,39 @@ MANY = {
     "keys": b"{" + b",".join(b'"%d":0' % n for n in range(600_000)) + b"}",
     "numbers": b"[" + b"1," * 1_000_000 + b"1]",
 }
+
+
+DEEP = {
+    "depth 69": b"[" * 68 + b"]" * 68,
+    "depth 10,000": b"[" * 10_000 + b"]" * 10_000,
+    "objects": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+    "open": b"[" * 10_000,
+    "after many": b"[[],{}," * 200 + b"]" * 200,
+    "with brackets in texts": b'["]]]]",' * 80 + b"1" + b"]" * 80,
+    "50 MB": b"[" * 50_000_000,
+    "too many": b"[]," * 600_000,
+}
+
+
+@pytest.mark.parametrize("deep", DEEP)
+def test_what_is_too_deep_or_too_large_is_refused_before_it_is_parsed(client, monkeypatch, deep):
+    def parse(*given):
+        raise AssertionError("it was given to the parser")
+
+    monkeypatch.setattr(parsing, "_decode", parse)
+    answer = client("submit").post("/api/jobs", content=holding(DEEP[deep]), headers=JSON)
+    code = "too_large" if deep in ("50 MB", "too many") else "payload_refused"
+    assert (answer.status_code, problem(answer)) == ({"too_large": 413}.get(code, 422), code)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [b"[" * 60 + b"]" * 60, b"[" + b"[],{}," * 2_000 + b"1]", b'"' + b"[{" * 5_000 + b'"'],
+    ids=["deep enough", "many side by side", "in a text"],
+)
+def test_what_is_not_too_deep_passes(client, item):
+    answer = client("submit").post("/api/jobs", content=holding(item), headers=JSON)
+    assert answer.status_code == 202, answer.text
 
 
 @pytest.mark.parametrize("many", MANY)

@@ -84,6 +84,26 @@ def test_an_items_job_has_the_id_of_the_request_that_brought_it(client, run):
     assert job["request_id"] == "web-7"
 
 
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b'{"item": {"text"', "line 4: Input data was truncated"),
+        (
+            b'{"itme": 1, "key": "x"}',
+            "line 4: Object contains unknown field `itme`; there are: key, item, priority",
+        ),
+        (b'{"item": "\xe9", "key": "x"}', "line 4: "),
+    ],
+)
+def test_the_answer_names_the_line_that_cannot_be_read(client, run, bad, why):
+    body = lines("a", "b") + b"\n" + bad + b"\n" + lines("c")
+    answer = client(*EVERYTHING).post(f"{run}/items", content=body, headers=LINES)
+    assert problem(answer) == "bad_request"
+    assert answer.json()["detail"].startswith(why)
+    assert answer.json()["detail"].endswith("; nothing of this body was taken")
+    assert client(*EVERYTHING).get(run).json()["counts"]["total"] == 0
+
+
 def test_items_that_cannot_be_read_are_refused_and_none_of_them_is_in(client, run):
     ann = client(*EVERYTHING)
     broken = lines("a") + b'{"item": 1}\n'

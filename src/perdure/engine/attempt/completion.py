@@ -86,6 +86,7 @@ class Completions:
         self._of_ends = of_ends
         self._asked: dict[Key, Record | None] = {}
         self._ended: dict[Key, Finished] = {}
+        self._given_back: set[Key] = set()
         self._busy_at: dict[Key, float] = {}
 
     def __len__(self) -> int:
@@ -123,8 +124,11 @@ class Completions:
     # -- on the pump's thread ------------------------------------------------------------------
 
     def add(self, one: Finished) -> None:
-        """An attempt that had asked is over."""
-        self._ended[one.claim.no, one.claim.token] = one
+        """An attempt that had asked is over. Its first end counts, which may be stored already; one that is given back after it is not waited for."""
+        key = (one.claim.no, one.claim.token)
+        if _is_given_back(one):
+            self._given_back.add(key)
+        self._ended.setdefault(key, one)
 
     def knows_the_end(self, claim: Claim) -> bool:
         """Whether this attempt is over."""
@@ -156,7 +160,7 @@ class Completions:
                 if key in complete
                 else self._settle(write(ended), one.claim)
             )
-            if isinstance(answer, Busy) and not (leaving and _is_given_back(one)):
+            if isinstance(answer, Busy) and not (leaving and key in self._given_back):
                 self._say_busy(key, one.claim)
                 continue
             if not isinstance(answer, Busy):
@@ -166,6 +170,7 @@ class Completions:
             self._asked.pop(key, None)
             self._ended.pop(key, None)
             self._busy_at.pop(key, None)
+            self._given_back.discard(key)
             yield record, answer
 
     def _settle(self, record: Record, claim: Claim) -> tuple[Record, Settled | Busy]:

@@ -163,6 +163,8 @@ class Supervisor:
     def _death(self, child: Child, status: int) -> Death:
         if child.killed and self._orders:
             return Death("stopped", signal="SIGKILL")
+        if status == 0 and self._orders:  # what it left behind, a transaction of its stage's had
+            return Death("stopped", exit_status=0)
         if status == -signal.SIGKILL and not child.killed and self._out_of_memory():
             return Death(OUT_OF_MEMORY, signal="SIGKILL")
         if status < 0:

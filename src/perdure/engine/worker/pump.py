@@ -118,6 +118,7 @@ class Pump:
         self._gates = gates
         self._completions = completions
         self._trailing: set[tuple[int, int]] = set()  # run here, though their jobs have gone on
+        self._left_open: set[tuple[int, int]] = set()  # left behind in transactions of their stages
         self._in_hand: dict[int, Claim] = {}
         self._unsent: dict[int, Record] = {}
         self._used: dict[int, Usage] = {}  # by what is unsent, should it be refused
@@ -183,8 +184,7 @@ class Pump:
     def check_held(self) -> tuple[int, ...]:
         """Stop the stages of jobs that the store has taken from us; those that still run here."""
         held = self._store.tokens_held(self._identity.worker)
-        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
-        if not held.items() <= known:  # an earlier turn of ours came through after all
+        if not held.items() <= self._known():  # an earlier turn of ours came through after all
             self._unsure = True
         gone = tuple(
             no
@@ -248,6 +248,7 @@ class Pump:
                     self._observers.tell_settled(record, answer)
             elif isinstance(answer, Busy):  # its transaction ends with this process, or after it
                 del self._in_hand[record.no]
+                self._left_open.add((record.no, record.token))
             else:
                 self._deliver([record], [answer])
 
@@ -338,8 +339,12 @@ class Pump:
         if self._gates is not None:
             self._gates.look()
         self._unsure = False
-        known = {(claim.no, claim.token) for claim in self._in_hand.values()}
+        known = self._known()
         self._take_up([one for one in held if (one.no, one.token) not in known])
+
+    def _known(self) -> set[tuple[int, int]]:
+        """The claims whose news has come: those in our hands, and those that we have left to whoever settles lost jobs."""
+        return {(claim.no, claim.token) for claim in self._in_hand.values()} | self._left_open
 
     def _deliver(self, records: Sequence[Record], answers: Sequence[Settled]) -> None:
         by_job = {answer.no: answer for answer in answers}

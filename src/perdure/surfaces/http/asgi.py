@@ -326,10 +326,22 @@ def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes)
     except RecursionError:
         raise Refused("payload_refused", "the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        told = _in_words(wrong)
+        told = (_wrong_line(decoder, body) if endpoint.lines else None) or _in_words(wrong)
         if "unknown field" in told and " - at " not in told:
             told += f"; there are: {', '.join(endpoint.body.__struct_encode_fields__)}"
+        told += "; nothing of this body was taken" if endpoint.lines else ""
         raise Refused("bad_request", told) from None
+
+
+def _wrong_line(decoder: msgspec.json.Decoder[Any], body: bytes) -> str | None:
+    """The first line that cannot be read, by its number, and why."""
+    for number, line in enumerate(body.split(b"\n"), 1):
+        try:
+            if line.strip():
+                decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+            return f"line {number}: {_in_words(wrong)}"
+    return None
 
 
 def _path(request: Request) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """What a request may ask of a server: how large, how deep, how often, how much, and how many at once.
 
-Always true: whoever is refused for size, rate or overload has had nothing of its body decoded. An owner's rate and open
+Always true: whoever is refused for size, depth, rate or overload has had nothing of its body decoded. An owner's rate and open
 jobs are counted in the store: all servers share them, and a restart forgets none. How many requests are answered at
 once is a number of this process, and so are bodies that come in, waits and streams, which are counted apart, since they
 take no thread. Health is always answered. An operator (an admin, or whoever has no owner) has no rate and no limit on jobs:
@@ -32,6 +32,7 @@ from perdure.app.session.session import Session
 from perdure.app.surface.serving import owner_rate
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import ConfigError
+from perdure.model.limits import DEPTH_MAX
 from perdure.surfaces.http.endpoints import ITEMS_MAX, Endpoint
 from perdure.surfaces.http.problems import Refused
 
@@ -46,6 +47,8 @@ READING_MAX = 200  # bodies that come in at once
 VALUES_MAX = (
     500_000  # of a body; a list that is empty takes fifty bytes of memory for two of its own
 )
+BODY_DEPTH_MAX = DEPTH_MAX + 4  # of an item, in a job, in a list, in a body; a parser recurses
+_NO_BRACKETS = bytes(one for one in range(256) if one not in b"[]{}")
 FORMS_MAX = 20  # the same of the login page
 OPEN_JOBS_PER_OWNER = 1_000_000
 _PACE = timedelta(minutes=10)
@@ -268,6 +271,10 @@ async def read_body(request: Request, endpoint: Endpoint) -> bytes:
         raise Refused(
             "too_large", f"a body may have {VALUES_MAX:,} values; send the rest in others"
         )
+    if _is_too_deep(taken):
+        raise Refused(
+            "payload_refused", f"a body may be nested {BODY_DEPTH_MAX} levels deep; flatten it"
+        )
     return NO_BODY if endpoint.may_lack_body and not taken else taken
 
 
@@ -294,6 +301,18 @@ async def take_bytes(request: Request, most: int) -> bytes:
 def _marks(body: bytes) -> int:
     """What stands before or between values; texts may have the same characters."""
     return sum(body.count(mark) for mark in (b",", b"[", b"{"))
+
+
+def _is_too_deep(body: bytes) -> bool:
+    """Whether lists and objects are nested deeper than any body needs, as far as they are open; no value is made for it."""
+    if body.count(b"[") + body.count(b"{") <= BODY_DEPTH_MAX:
+        return False
+    depth = 0
+    for mark in _TEXT.sub(b"", body).translate(None, _NO_BRACKETS):
+        depth += 1 if mark in b"[{" else -1
+        if depth > BODY_DEPTH_MAX:
+            return True
+    return False
 
 
 def _is_utf8(parameters: str) -> bool:

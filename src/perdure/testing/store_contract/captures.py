@@ -181,6 +181,24 @@ class CapturesContract(OnAFreshStore):
         prune = self.place.control.prune_captures
         assert [prune(limit=n) for n in (0, 2, PRUNE_BATCH_MAX + 5, 2)] == [0, 2, 3, 0]
 
+    def test_of_captures_that_expire_together_those_with_the_lowest_ids_go_first(self) -> None:
+        self.place.put_many(2)
+        claims = self.place.take(self.worker, 2)
+        numbers = iter((74, 71, 73, 72))
+        records = [
+            replace(
+                success(claim, self.worker),
+                captures=tuple(capture(next(numbers), kept_s=1.0) for _ in range(2)),
+            )
+            for claim in claims
+        ]
+        self.place.settle(*records, by=self.worker)
+        self.clock.push(1)
+        for gone in (71, 72, 73):
+            assert self.place.control.prune_captures(limit=1) == 1
+            left = {one.id for claim in claims for one in self.place.reader.captures(claim.no)}
+            assert left == {capture(number).id for number in range(gone + 1, 75)}
+
     def test_captures_go_with_their_job(self) -> None:
         (seen,) = self._put_aside(b"raw")
         self.clock.push(100)

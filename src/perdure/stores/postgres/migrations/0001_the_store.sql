@@ -467,7 +467,7 @@ CREATE INDEX perdure_lanes_queue ON perdure_lanes (queue);
 CREATE INDEX perdure_lanes_run ON perdure_lanes (run) WHERE run IS NOT NULL;
 CREATE INDEX perdure_lanes_upstream ON perdure_lanes (upstream) WHERE upstream IS NOT NULL;
 CREATE INDEX perdure_artifacts_job ON perdure_artifacts (job);
-CREATE INDEX perdure_artifacts_expiry ON perdure_artifacts (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX perdure_artifacts_expiry ON perdure_artifacts (expires_at, id) WHERE expires_at IS NOT NULL;
 CREATE INDEX perdure_gates_parent ON perdure_gates (parent) WHERE parent IS NOT NULL;
 CREATE INDEX perdure_gates_shut ON perdure_gates (name) WHERE state <> 'flowing';
 CREATE INDEX perdure_audit_log_subject ON perdure_audit_log (subject);

@@ -465,7 +465,7 @@ CREATE INDEX perdure_jobs_deadline ON perdure_jobs (deadline_at)
 CREATE INDEX perdure_jobs_run ON perdure_jobs (run, no) WHERE run IS NOT NULL;
 CREATE INDEX perdure_jobs_redrive ON perdure_jobs (redrive_run, no) WHERE redrive_run IS NOT NULL;
 CREATE INDEX perdure_artifacts_job ON perdure_artifacts (job);
-CREATE INDEX perdure_artifacts_expiry ON perdure_artifacts (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX perdure_artifacts_expiry ON perdure_artifacts (expires_at, id) WHERE expires_at IS NOT NULL;
 CREATE INDEX perdure_gates_parent ON perdure_gates (parent) WHERE parent IS NOT NULL;
 CREATE INDEX perdure_gates_shut ON perdure_gates (name) WHERE state <> 'flowing';
 CREATE INDEX perdure_audit_log_subject ON perdure_audit_log (subject);
