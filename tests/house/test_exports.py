@@ -93,7 +93,7 @@ def test_the_version_is_told_without_the_engine():
     )
     version, loaded = done.stdout.splitlines()
     assert version.startswith("perdure, version ")
-    assert {one.split(".")[1] for one in loaded.split()} == {"model", "surfaces"}
+    assert {one.split(".")[1] for one in loaded.split()} == {"surfaces"}
 
 
 def test_a_supervisor_and_a_keeper_load_nothing_that_work_is_done_with():

@@ -97,7 +97,7 @@ def test_all_mistakes_are_told_at_once_with_key_value_file_and_remedy(here, monk
         "  - connections in perdure.toml is 2.5; it must be a whole number",
         "  - processes in perdure.toml is True; it must be a whole number",
         "  - log_level in perdure.toml is 'LOUD'; one of: DEBUG, INFO, WARNING, ERROR",
-        "  - store in perdure.toml is no such value; it must be of type str",
+        "  - store in perdure.toml is no such value; it must be a text",
         "  - PERDURE_LEASE_TTL_S is 'soon'; it must be a number",
         "  - tick_s is 'often'; it must be a number",
     ]

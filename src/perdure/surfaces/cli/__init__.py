@@ -2,15 +2,15 @@
 
 import sys
 
-from perdure import __version__
-
 __all__ = ["main"]
 
 
 def main() -> None:
     """The entry point. Its version is asked for often, and by scripts that wait: nothing more is loaded for that."""
     if sys.argv[1:] == ["--version"]:
-        sys.stdout.write(f"perdure, version {__version__}\n")
+        from importlib.metadata import version
+
+        sys.stdout.write(f"perdure, version {version('perdure')}\n")
         return
     import signal
 

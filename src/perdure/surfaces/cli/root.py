@@ -6,7 +6,6 @@ from importlib import import_module
 
 import click
 
-from perdure import __version__
 from perdure.model.errors import PerdureError
 
 _COMMANDS = {
@@ -99,7 +98,7 @@ class _Root(CommandGroup):
 @click.group(
     cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__)
+@click.version_option(package_name="perdure")
 def cli() -> None:
     """Run unreliable AI work to the end."""
 
