@@ -21,6 +21,7 @@ SHED = (
     "overloaded",
     "rate_limited",
 )  # said before anything was done; all else from 500 on is an error
+_TOGETHER = 40
 _LISTENING, _EVENT = b": listening", b"event: job_accepted"
 
 
@@ -152,10 +153,13 @@ async def _listen(
 
     (sender,) = await client.opened(1, server.port, token)
     lines = await client.opened(count, server.port, token)
-    tasks = [asyncio.create_task(line.listen(hear)) for line in lines]
+    tasks = []
     async with asyncio.timeout(servers.START_S_MAX):
-        while heard[_LISTENING] < count:  # noqa: ASYNC110 - until all of them are heard
-            await asyncio.sleep(0.05)
+        for begin in range(0, count, _TOGETHER):  # more at once would be shed
+            some = lines[begin : begin + _TOGETHER]
+            tasks += [asyncio.create_task(line.listen(hear)) for line in some]
+            while heard[_LISTENING] < len(tasks):  # noqa: ASYNC110 - until all of them are heard
+                await asyncio.sleep(0.05)
     await asyncio.sleep(sizes.calm_s)
     sent = 0
     cpu_s, transactions, began_s = server.cpu_s(), _transactions(url), time.monotonic()
