@@ -300,7 +300,7 @@ def grown(settings: PaceSettings) -> object:
     return after_answer(pace, settings, sent_at=at(0), now=at(0)).allowance
 
 
-NOISY = Trouble(share=0.3, noise=0.1)
+NOISY = Trouble(share=0.2, noise=0.1)
 
 PACE: dict[str, Row] = {
     "start_calls": Row(1, 2, lambda one: admits(slow_start(one, at(0)), one, at(0))),

@@ -287,7 +287,11 @@ class SimulatedGates:
             )
         else:
             worker_state.pace = slow_start(
-                self.settings.pace, now, in_flight=worker_state.out, before=worker_state.pace
+                self.settings.pace,
+                now,
+                in_flight=worker_state.out,
+                before=worker_state.pace,
+                proved=any(gate.is_proved for gate in self.gates.values()),
             )
 
     def _next_pace(self, pace: Pace, call: EndedCall) -> Pace:

@@ -176,7 +176,8 @@ class Worker:
         now, settings = at(self.now_s), self.settings.pace
         if gate.starts_slowly:
             out = sum(not probe for _, _, _, _, probe, _, _ in self.out)
-            self.pace = slow_start(settings, now, in_flight=out, before=self.pace)
+            proved = gate.is_proved
+            self.pace = slow_start(settings, now, in_flight=out, before=self.pace, proved=proved)
         elif was.since_at is not None:
             held_s = (now - was.since_at).total_seconds()
             self.pace = after_hold(self.pace, settings, held_s=held_s, now=now)

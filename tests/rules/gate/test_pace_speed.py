@@ -10,6 +10,7 @@ from perdure.rules.gate.pace import (
     DEAR_S,
     STILL_S_MIN,
     Pace,
+    admits,
     after_answer,
     after_end,
     after_hold,
@@ -22,7 +23,7 @@ from perdure.rules.gate.pace import (
     slow_start,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
-from perdure.rules.gate.pace_trouble import Trouble
+from perdure.rules.gate.pace_trouble import CALM, Trouble
 from perdure.rules.hints.calls_left import Room
 from tests.rules.gate.gate_kit import START, at, said
 
@@ -287,6 +288,37 @@ def test_an_answer_is_heard_of_both_troubles():
 def test_a_new_start_keeps_what_the_upstream_could_bear_and_nothing_else():
     kept = slow_start(STANDARD, at(9), in_flight=2, before=replace(BUSY, knee=7.0))
     assert kept == replace(slow_start(STANDARD, at(9), in_flight=2), knee=7.0)
+
+
+def test_a_start_that_a_probe_has_proved_is_slow_and_ends_at_the_rate_of_before():
+    before = replace(BUSY, rate_per_s=5.0, limit=Trouble(share=0.2), knee=None)
+    pace = slow_start(STANDARD, at(9), before=before, proved=True)
+    waves, t = [], 9.0
+    for _ in range(8):
+        waves.append(admits(pace, STANDARD, at(t)))
+        pace = after_starts(pace, STANDARD, waves[-1], at(t))
+        for _ in range(waves[-1]):
+            pace = after_answer(pace, STANDARD, sent_at=at(t), now=at(t + 0.2))
+        t += 0.2
+    assert waves == [1] * 8  # a call in 0.2 s, where a start without a rate doubles each time
+    assert pace.rate_per_s == 5.0
+    assert pace.limit.noise == 0.0
+    later = after_answer(pace, STANDARD, sent_at=at(t), now=at(t + 5))
+    assert later.rate_per_s > 5.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "proved"),
+    [
+        ({"rate_per_s": 5.0}, False),  # a person has released it, or nobody knows
+        ({"rate_per_s": None}, True),  # there was none
+        ({"rate_per_s": 5.0, "limit": Trouble(share=0.25)}, True),  # it may have been a crawl
+    ],
+)
+def test_a_start_forgets_a_rate_that_nobody_vouches_for(changes, proved):
+    before = replace(BUSY, limit=CALM, knee=None)
+    pace = slow_start(STANDARD, at(9), before=replace(before, **changes), proved=proved)
+    assert pace == slow_start(STANDARD, at(9))
 
 
 @pytest.mark.parametrize(("allowance", "grown"), [(3.0, 4.0), (4.0, 4.25), (8.0, 8.125)])

@@ -82,7 +82,9 @@ def test_only_a_call_that_was_sent_after_the_fall_brings_news(sent_s, news):
         (0.5, 0.5, True),
         (0.75, 0.5, True),  # as much more as is no limit
         (0.76, 0.5, False),
-        (0.2, 0.01, True),
+        (0.3, 0.1, True),  # three times as often may be chance
+        (0.31, 0.1, False),
+        (0.2, 0.01, False),
     ],
 )
 def test_what_is_met_hardly_more_often_than_at_a_slower_pace_is_noise(share, noise, is_noise):

@@ -71,15 +71,15 @@ class PaceNotes:
         self._told_per_s: float | None = None
         self._told_at: datetime | None = None
 
-    def note_slow_start(self, now: datetime, *, probed: bool) -> None:
-        """It starts slowly, after a hold."""
-        self._change(None, PROBED if probed else RECOVERED, now)
+    def note_slow_start(self, speed: Pace, now: datetime, *, probed: bool) -> None:
+        """It starts slowly, after a hold, and where a rate was known up to that."""
+        self._change(speed.rate_per_s, PROBED if probed else RECOVERED, now)
 
     def note(self, speed: Pace, settings: PaceSettings, word: Word, now: datetime) -> bool:
         """A call has landed; whether the pace is another now. Rising by and by is no change."""
         rate, before = pace.in_force(speed, settings, now), self._rate_per_s
-        strained, self._allowance = speed.allowance < self._allowance, speed.allowance
-        if strained and speed.knee is not None:
+        fewer, self._allowance = speed.allowance < self._allowance, speed.allowance
+        if fewer and word.kind in pace.STRAINS:
             self._change(rate, STRAINED, now)
             return True
         if rate is None and before is None:

@@ -163,10 +163,11 @@ class Traffic:
             for gate, was in zip(gates, before, strict=True)
         ):
             paced = sum(ticket.probes is None for ticket in self._in_flight.values())
+            probed = any(gate is not None and gate.is_proved for gate in gates)
             self._pace = pace.slow_start(
-                self._pace_settings, now, in_flight=paced, before=self._pace
+                self._pace_settings, now, in_flight=paced, before=self._pace, proved=probed
             )
-            self._notes.note_slow_start(now, probed=any(_is_proved(gate) for gate in gates))
+            self._notes.note_slow_start(self._pace, now, probed=probed)
             # Who has no calls has nothing to tell.
             self.unshared = self.unshared or bool(self._ended)
         else:
@@ -337,11 +338,6 @@ class Traffic:
 
     def _sample(self, key: Key, ticket: Ticket) -> Sample:
         return Sample(ticket.own, ticket.sent_at, f"{self._worker}.{key[0]}.{key[1]}")
-
-
-def _is_proved(gate: Gate | None) -> bool:
-    """Whether it flows because a probe succeeded."""
-    return gate is not None and gate.proved_at is not None and gate.proved_at == gate.since_at
 
 
 def window_in(samples_json: str) -> Window | None:

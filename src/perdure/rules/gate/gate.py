@@ -212,6 +212,11 @@ class Gate(Struct, frozen=True):
         return self.for_credential or self.cause is HoldCause.CREDENTIAL
 
     @property
+    def is_proved(self) -> bool:
+        """Whether it flows because a probe succeeded."""
+        return self.proved_at is not None and self.proved_at == self.since_at
+
+    @property
     def starts_slowly(self) -> bool:
         """Whether this flow is a new beginning, or goes on at the speed it had before a hint."""
         return self.counts_from == self.generation

@@ -4,8 +4,9 @@ Releasing a held queue at once trips the gate again or runs into the rate limit:
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
 * **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
-  every round trip, however long that is; no rate is needed, and no clock. While fewer than ten were admitted,
-  refusals only halve what may be in flight: the rate of so few calls is that of the start itself.
+  every round trip, however long that is; no rate is needed, and no clock. After an outage it goes up to the rate of
+  before. While fewer than ten were admitted, refusals only halve what may be in flight: the rate of so few calls is
+  that of the start itself.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
   the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
@@ -52,7 +53,7 @@ _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit
 _QUIET_S = 60.0  # without a refusal for so long,
 _FORGET_S = 5.0  # those before are forgotten: after so much more they weigh 1/e
-_STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
+STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
 class Pace(Struct, frozen=True):
@@ -86,14 +87,24 @@ class Pace(Struct, frozen=True):
 
 
 def slow_start(
-    settings: PaceSettings, now: datetime, *, in_flight: int = 0, before: Pace | None = None
+    settings: PaceSettings,
+    now: datetime,
+    *,
+    in_flight: int = 0,
+    before: Pace | None = None,
+    proved: bool = False,
 ) -> Pace:
     """Slow start: for a gate that flows anew, with what is still out, and for a new worker.
 
-    Of the pace ``before`` only stays how much the upstream could bear.
+    Of the pace ``before`` only stays how much the upstream could bear and, where a probe has ``proved`` that it is back,
+    at which rate: the start is as slow, and ends there. The rate of a time when many were refused may be a crawl.
     """
-    knee = None if before is None else before.knee
-    return Pace(at=now, allowance=settings.start_calls, in_flight=in_flight, knee=knee)
+    knee = before and before.knee
+    fresh = Pace(at=now, allowance=settings.start_calls, in_flight=in_flight, knee=knee)
+    if before is None or not proved or before.rate_per_s is None or before.limit.share >= _MANY:
+        return fresh
+    limit, knee = CALM.after_fall(now, STILL_S_MIN), knee or float(settings.calls_max)
+    return replace(fresh, rate_per_s=before.rate_per_s, knee=knee, limit=limit)
 
 
 def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
@@ -165,7 +176,7 @@ def after_end(
         return after_refusal(
             pace, settings, sent_at=sent_at, now=now, wait_s=wait_s, isolated=isolated
         )
-    if word.kind in _STRAINS:
+    if word.kind in STRAINS:
         return after_strain(pace, settings, sent_at=sent_at, now=now)
     if word.sign is Sign.BAD and not word.admitted:
         return after_failure(pace, settings, now)
@@ -271,15 +282,8 @@ def after_hold(pace: Pace, settings: PaceSettings, *, held_s: float, now: dateti
     rate = pace.measured_per_s
     if held_s < DEAR_S or pace.rate_per_s is not None or rate < settings.rate_min_per_s:
         return pace
-    limit = pace.limit.after_fall(now, STILL_S_MIN)
-    return replace(
-        pace,
-        rate_per_s=rate,
-        refused_per_s=0.0,
-        tokens=1.0,
-        limit=limit,
-        find_s=max(settings.find_s, held_s),
-    )
+    limit, find_s = pace.limit.after_fall(now, STILL_S_MIN), max(settings.find_s, held_s)
+    return replace(pace, rate_per_s=rate, refused_per_s=0.0, tokens=1.0, limit=limit, find_s=find_s)
 
 
 def after_strain(pace: Pace, settings: PaceSettings, *, sent_at: datetime, now: datetime) -> Pace:

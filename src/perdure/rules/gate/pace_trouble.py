@@ -8,6 +8,7 @@ from perdure.model.nouns import replace
 
 _LATEST = 1 / 20  # the weight of one call among the latest
 _NOISE = 1 / 40  # the same for what is learned of noise from a call that went well
+_CHANCE = 2.0  # times the noise may be met more often by chance; of hardly any noise that is little
 _FADES = 0.98  # noise is forgotten with each call that goes well at another speed
 
 
@@ -44,7 +45,8 @@ class Trouble(Struct, frozen=True):
 
     def is_noise(self, slack_share: float) -> bool:
         """Whether it is not met more often than at a slower pace."""
-        return self.noise > 0 and self.share <= self.noise + slack_share
+        slack = min(slack_share, _CHANCE * self.noise)
+        return self.noise > 0 and self.share <= self.noise + slack
 
     def after_fall(self, now: datetime, still_s: float) -> "Trouble":
         """The pace falls."""
