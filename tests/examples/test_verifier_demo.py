@@ -15,6 +15,7 @@ def test_the_plan_has_forty_runs_each_once():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_demonstration_ends_well_twice_in_a_row():
     for _ in range(2):
         command = [sys.executable, "-m", "examples.verifier.demo"]
