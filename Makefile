@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo example-converter example-reports screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
+.PHONY: help setup parts parts-long demo example-converter example-datasets example-reports screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -42,6 +42,9 @@ screenshots: $(STAMP) ## photograph the pages of the examples in a real browser
 example-reports: $(STAMP) ## report jobs on real parts (S3, a model, PostgreSQL), then the same under faults
 	@$(BIN)/python examples/reports/demo.py
 	@$(BIN)/python examples/reports/demo.py --faults
+
+example-datasets: $(STAMP) ## 10,000 samples become a data set, though the model's provider, a folder and a worker fail
+	@$(BIN)/python examples/datasets/demo.py
 
 test: lint parts ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long" --hypothesis-profile brief --durations 20
