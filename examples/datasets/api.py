@@ -40,8 +40,8 @@ class NewDataset(msgspec.Struct, forbid_unknown_fields=True):
     """A data set to be begun, or gone on with: the same tenant and name are the same one."""
 
     name: Name
-    failure_budget: float | None = None
-    failure_check_interval: int | None = None
+    failure_budget: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    failure_check_interval: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
 
 
 class NewSamples(msgspec.Struct, forbid_unknown_fields=True):

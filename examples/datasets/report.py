@@ -65,7 +65,10 @@ def reconcile(ours: Rows, theirs: Mapping[str, Mapping[str, Any]]) -> list[dict[
             }
         )
     names = [name for name in (lines[0] if lines else {}) if name != "call"]
-    return [*lines, {"call": "all", **{name: sum(one[name] for one in lines) for name in names}}]
+    return [
+        *lines,
+        {"call": "all", **{name: round(sum(one[name] for one in lines), 9) for name in names}},
+    ]
 
 
 def disputes(lines: Sequence[Mapping[str, Any]]) -> list[str]:

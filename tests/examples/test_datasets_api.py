@@ -145,7 +145,7 @@ def test_bad_requests_are_told_in_a_sentence(front, acme):
         return answer.status_code, answer.json()["error"]["code"]
 
     assert code("POST", "/v1/datasets", json={"name": "../x"}) == (400, "invalid_body")
-    assert code("POST", "/v1/datasets", json={"name": "x", "failure_budget": 7}) == (400, "bad_request")  # fmt: skip
+    assert code("POST", "/v1/datasets", json={"name": "x", "failure_budget": 7}) == (400, "invalid_body")  # fmt: skip
     assert code("POST", "/v1/datasets", content=b"{") == (400, "invalid_body")
     assert code("POST", "/v1/datasets", content=b" " * 8_000_001) == (413, "too_large")
     assert code("GET", "/v1/datasets/nothing") == (404, "not_found")
