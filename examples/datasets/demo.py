@@ -33,7 +33,7 @@ from perdure.demo import die_with_parent
 from perdure.demo.crew import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
-SCALE = 0.05
+SCALE = 0.2  # a gate sees sooner than a sample dies that everything fails
 TIMEOUT_S, REAL_TIMEOUT_S = 15.0, 180.0
 PATIENCE_S = 900.0
 PERDURE = ("perdure.surfaces.cli",)
@@ -263,7 +263,7 @@ class Demonstration:
         self.shard.unlink()
         self.system.perdure("dead", "redrive", "--run", "reviews", "--stage", "keep", "--yes", "--reason", "the folder is back")  # fmt: skip
         say("  those that have met too many faults are tried again")
-        self.system.perdure("dead", "redrive", "--run", "reviews", "--kind", "upstream_error", "--yes")  # fmt: skip
+        self.system.perdure("dead", "redrive", "--run", "reviews", "--text", "Server error", "--yes")  # fmt: skip
         say("  what was too long for the model is shortened, and sent again in bulk")
         letters, corrected = self.system.folder / "letters.jsonl", self.system.folder / "corrected.jsonl"  # fmt: skip
         self.system.run(*PERDURE, "dead", "export", "--run", "reviews", "--stage", "label", "-o", str(letters))  # fmt: skip

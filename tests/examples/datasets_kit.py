@@ -17,7 +17,7 @@ from perdure.app.surface.access import create_token
 from perdure.model.operations import Deed
 
 KEY = "key-1"
-SCALE = 0.01  # waits of 10 and 20 ms
+SCALE = 0.2  # waits of 200 and 400 ms: longer than a gate takes to see that everything fails
 NAMES = ("settings", "app", "build", "sinks", "report", "api")
 
 

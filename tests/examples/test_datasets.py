@@ -31,10 +31,10 @@ def test_a_line_becomes_a_row_in_four_stages_each_with_its_own_policy(datasets):
     (job,) = datasets.app.jobs.list(run=run.no)
     attempts = datasets.app.job(job.id).attempts()
     assert [(one.stage, one.status.value, one.policy) for one in attempts] == [
-        ("pick", "success", "datasets-once-x0.01/1"),
-        ("label", "success", "datasets-llm-x0.01/1"),
-        ("measure", "success", "datasets-x0.01/1"),
-        ("keep", "success", "datasets-x0.01/1"),
+        ("pick", "success", "datasets-once-x0.2/1"),
+        ("label", "success", "datasets-llm-x0.2/1"),
+        ("measure", "success", "datasets-x0.2/1"),
+        ("keep", "success", "datasets-x0.2/1"),
     ]
     datasets.sinks.write_files(run, "whole")
     (row,) = datasets.rows("whole")
@@ -86,8 +86,8 @@ def test_the_third_failure_is_the_last_and_the_waits_are_spread_by_a_quarter(dat
     (letter,) = datasets.app.dead.list(run=run.no)
     assert (letter.stage, letter.failed_reason.value) == ("label", "exhausted")
     first, second = (one.delay_s for one in datasets.app.job(letter.id).attempts()[1:3])
-    assert 0.0075 <= first <= 0.0125
-    assert 0.015 <= second <= 0.025
+    assert 0.15 <= first <= 0.25
+    assert 0.3 <= second <= 0.5
 
 
 def test_every_line_is_accounted_for_and_only_good_ones_are_in_the_files(datasets):
