@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo example-converter example-reports example-verifier screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
+.PHONY: help setup parts parts-long demo example-converter example-datasets example-gateway example-reports example-verifier screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ example-reports: $(STAMP) ## report jobs on real parts (S3, a model, PostgreSQL)
 
 example-verifier: $(STAMP) ## a daemon that replays submitted runs of a game: every part is started, and has a bad day
 	@$(BIN)/python -m examples.verifier.demo
+
+example-datasets: $(STAMP) ## 10,000 samples become a data set, though the model's provider, a folder and a worker fail
+	@$(BIN)/python examples/datasets/demo.py
 
 test: lint parts ## lint, types, and every test but the long ones
 	$(PYTEST) $(PARALLEL) -m "not long" --hypothesis-profile brief --durations 20

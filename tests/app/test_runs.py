@@ -178,6 +178,19 @@ def test_runs_are_found_and_listed(app, works):
         app.get_run("other")
 
 
+def test_with_an_owner_runs_of_others_are_unknown(app, works):
+    hers = works.pipe.run([], name="nightly", owner="ann")
+    his = works.pipe.run([], name="nightly", owner="bob")
+    assert app.runs(owner="ann") == [hers]
+    assert app.runs(owner="") == []
+    for named in ("nightly", hers.id, hers.no):
+        assert app.get_run(named, owner="ann") == hers
+    assert app.get_run("nightly", owner="bob") == his
+    for named in (hers.id, hers.no):
+        with pytest.raises(UnknownName):
+            app.get_run(named, owner="bob")
+
+
 def test_a_run_can_be_sealed_by_another_hand(app, works):
     with app.working(concurrency=2):
         run = works.pipe.run(items(2), name="batch", seal=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.examples import converter_kit
+from tests.examples import converter_kit, datasets_kit
 from tests.examples.converter_kit import Trial
 
 if TYPE_CHECKING:
@@ -58,6 +58,20 @@ def converter(shared_converter) -> Iterator[Trial]:
     shared_converter.converter.app.jobs.cancel(pipeline="conversions", reason="another test begins")
     yield shared_converter
     shared_converter.order()
+
+
+@pytest.fixture(scope="session")
+def shared_datasets(tmp_path_factory) -> Iterator[datasets_kit.Trial]:
+    """The sample pipeline without a worker, one for each process of the tests."""
+    with datasets_kit.trial(tmp_path_factory.mktemp("datasets")) as trial:
+        yield trial
+
+
+@pytest.fixture(scope="module")
+def datasets(shared_datasets) -> Iterator[datasets_kit.Trial]:
+    """The sample pipeline with a worker in this process."""
+    with shared_datasets.app.working(concurrency=8):
+        yield shared_datasets
 
 
 @pytest.fixture(scope="module")

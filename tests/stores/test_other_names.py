@@ -16,6 +16,7 @@ from perdure.testing.store_contract.attempt_ends import (
     failing,
     retry,
     snooze,
+    spending,
     success,
 )
 from perdure.testing.store_contract.fresh_store import TTL_S, Place
@@ -253,6 +254,18 @@ def test_every_try_of_a_stage_is_a_row_with_the_hash_of_its_settings(desk):
         ("two", second, 1, "failed", "no rows"),
     ]
     assert [_plain(row[5]) for row in rows][-1] == desk.clock.now()
+
+
+def test_the_history_of_a_sample_says_whose_it_is_and_what_each_try_cost(desk):
+    run = desk.place.begin_run()
+    id = desk.put(run=run.no, owner="ann")
+    met = failing(desk.take(), desk.worker, kind="invalid_output")
+    desk.settle(spending(met, tokens_in=40, tokens_out=2, cost_nusd=1_500_000))
+    of_run = f"run_id = '{run.id}'"
+    assert desk.seen("perdure_dataset_samples", id, "tenant_id", of_run) == ("ann", True)
+    asked = f"{of_run}, error_kind, duration_s, tokens_in, tokens_out, cost_usd"
+    told = desk.seen("perdure_dataset_stages_applied", id, asked, key="sample_id")
+    assert told == (True, "invalid_output", 0.5, 40, 2, 0.0015)
 
 
 def test_what_was_cancelled_has_its_own_name_everywhere(desk):

@@ -236,17 +236,17 @@ class App:
         """As `job`, without blocking the event loop."""
         return await asyncio.to_thread(self.job, id, owner=owner)
 
-    def get_run(self, named: str | int) -> Run:
-        """A run by its id, its number or its name."""
+    def get_run(self, named: str | int, *, owner: str | None = None) -> Run:
+        """A run by its id, its number or its name. With ``owner``, a run of any other owner is unknown, as if it did not exist."""
         known_as = name_or_number("the name of a run", named)
-        return Run(self._session, find_run(self._session.opened.reader, known_as))
+        return Run(self._session, find_run(self._session.opened.reader, known_as, owner=owner))
 
-    def runs(self, *, pipeline: str | None = None, limit: int = 50) -> list[Run]:
-        """Runs, of one pipeline or of all, newest first; ``limit`` of them at most."""
-        return [
-            Run(self._session, one)
-            for one in self._session.opened.reader.runs(pipeline=pipeline, limit=limit)
-        ]
+    def runs(
+        self, *, pipeline: str | None = None, owner: str | None = None, limit: int = 50
+    ) -> list[Run]:
+        """Runs, of one pipeline and one owner or of all, newest first; ``limit`` of them at most."""
+        found = self._session.opened.reader.runs(pipeline=pipeline, owner=owner, limit=limit)
+        return [Run(self._session, one) for one in found]
 
     def get_pipeline(self, name: str) -> Pipeline:
         """The pipeline of that name; `UnknownName` says which there are."""

@@ -327,16 +327,18 @@ def _key_words(key: str | None) -> str:
     return f"the key {key!r}" if key else "no key"
 
 
-def find_run(reader: Reader, named: str, *, pipeline: str | None = None) -> RunView:
-    """A run by its id, its number or its name."""
-    by_id = reader.run(named)
+def find_run(
+    reader: Reader, named: str, *, pipeline: str | None = None, owner: str | None = None
+) -> RunView:
+    """A run by its id, its number or its name; with ``owner``, none of anybody else's."""
+    by_id = reader.run(named, owner=owner)
     if by_id is not None:
         return by_id
     if named.isascii() and named.isdecimal() and len(named) < 19:
-        by_no = reader.runs(no=int(named))
+        by_no = reader.runs(no=int(named), owner=owner)
         if by_no:
             return by_no[0]
-    found = reader.runs(name=named, pipeline=pipeline, limit=10)
+    found = reader.runs(name=named, pipeline=pipeline, owner=owner, limit=10)
     if not found:
         raise UnknownName(f"no run {named!r}; see: perdure runs list")
     if len(found) > 1:

@@ -694,7 +694,7 @@ FROM perdure_jobs AS j LEFT JOIN perdure_workers AS w ON w.no = j.worker;
 -- Jobs as samples of a dataset. What has failed is in the DLQ until it is driven again, or discarded.
 -- The JSON is put together by hand: where the schema is not trusted, a view may not call json_object (3.40).
 CREATE VIEW perdure_dataset_samples AS
-SELECT j.id, j.no AS job, j.pipeline AS pipeline_id, r.id AS run_id, j.key,
+SELECT j.id, j.no AS job, j.owner AS tenant_id, j.pipeline AS pipeline_id, r.id AS run_id, j.key,
     CASE WHEN j.state = 'queued' THEN 'pending'
         WHEN j.state = 'failed' AND j.discarded_at IS NULL THEN 'dlq'
         ELSE j.state END AS status,
@@ -709,8 +709,9 @@ FROM perdure_jobs AS j LEFT JOIN perdure_runs AS r ON r.no = j.run;
 
 -- Every try of a stage, whatever ended it: what is tried again is retrying.
 CREATE VIEW perdure_dataset_stages_applied AS
-SELECT j.id AS sample_id, j.no AS job, a.stage AS stage_name, a.config_hash AS stage_config_hash, a.life, a.number AS attempt,
+SELECT j.id AS sample_id, j.no AS job, r.id AS run_id, a.stage AS stage_name, a.config_hash AS stage_config_hash, a.life, a.number AS attempt,
     CASE WHEN a.status IN ('success', 'failed', 'cancelled') THEN a.status ELSE 'retrying' END AS status,
     CASE WHEN a.status <> 'success' THEN coalesce(nullif(a.message, ''), a.kind) END AS error_message,
+    a.kind AS error_kind, a.elapsed_s AS duration_s, a.tokens_in, a.tokens_out, a.cost_nusd / 1e9 AS cost_usd,
     strftime('%Y-%m-%dT%H:%M:%fZ', a.settled_at / 1e6, 'unixepoch') AS applied_at
-FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job;
+FROM perdure_attempts AS a JOIN perdure_jobs AS j ON j.no = a.job LEFT JOIN perdure_runs AS r ON r.no = j.run;

@@ -1,0 +1,106 @@
+"""Build a data set: `python -m examples.datasets.build NAME SOURCE.jsonl`. The same words go on with the same data set.
+
+Every line of the source is a sample, also one that cannot be read: that is a dead letter with the line in it. The exit status is that of
+`perdure run`: 0 completed, 3 partial success, 4 failed, 5 aborted.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from examples.datasets.app import app, samples
+from examples.datasets.sinks import write_files
+
+from perdure import Item, OutputError, PerdureError, Run, RunAborted
+from perdure.checks import json_of
+
+EXITS = {"completed": 0, "partial_success": 3, "failed": 4, "aborted": 5, "cancelled": 6}
+RAW_CHARS_MAX = 2_000
+PLAIN_ID = r"[!-~]{1,60}"  # what may stand in a header
+NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,59}"
+
+
+def items_of(name: str, source: Path) -> Iterator[Item]:
+    """The samples of a file, each under a key that is its data set's own."""
+    with source.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                given = msgspec.json.decode(line, type=dict[str, object])
+                json_of(line.decode())  # refuses what no store can keep: half a surrogate pair, say
+            except (msgspec.MsgspecError, UnicodeError, OutputError):
+                given = {"line": number, "raw": repr(line)[:RAW_CHARS_MAX]}
+            yield item_of(name, given, number)
+
+
+def item_of(name: str, given: dict[str, object], number: int) -> Item:
+    """A sample on its way: known by the data set's name and its id, to us and to the model's provider.
+
+    The name is in the key because two data sets of one source have the same ids, and a dead letter cannot be driven again
+    while another job has its key.
+    """
+    id = given.get("id")
+    text = id if isinstance(id, str) and id else f"line-{number}"
+    plain = text if re.fullmatch(PLAIN_ID, text) else sha256(text.encode()).hexdigest()
+    key = f"{name}/{plain}"
+    return Item(given, key=key, request_id=key)
+
+
+def checked_name(given: str) -> str:
+    """The name of a data set; it names files, too."""
+    if not re.fullmatch(NAME, given):
+        raise argparse.ArgumentTypeError(f"{given!r} must have 1 to 60 of: A-Z a-z 0-9 . _ -")
+    return given
+
+
+def status_of(run: Run) -> dict[str, int | str]:
+    """The run in the document's words: total, succeeded, failed, dlq, and what that comes to."""
+    view = run.view()
+    counts = view.counts
+    return {
+        "status": view.status.value,
+        "total": counts.total,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "dlq": app.dead.count(run=run.no).count,
+        "skipped": counts.cancelled,
+        "pending": counts.open,
+    }
+
+
+def main() -> int:
+    """Feed, wait, write, and say what has become of the samples."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("name", type=checked_name, help="what the data set is called")
+    options.add_argument("source", type=Path, help="a file of JSON lines: id, text")
+    options.add_argument("--failure-budget", type=float, help="share that may fail (0.10)")
+    options.add_argument("--check-interval", type=int, help="items between two looks at it (1000)")
+    asked = options.parse_args()
+    try:
+        run = samples.run(
+            items_of(asked.name, asked.source),
+            name=asked.name,
+            failure_budget=asked.failure_budget,
+            check_every=asked.check_interval,
+        )
+        try:
+            run.wait()
+        except RunAborted as aborted:
+            print(aborted, file=sys.stderr)
+        files = write_files(run, asked.name)
+    except (PerdureError, OSError) as wrong:
+        print(f"build: {wrong}", file=sys.stderr)
+        return 2
+    status = status_of(run)
+    if run.fed is not None and run.fed.repeated:
+        status["repeated"] = run.fed.repeated  # further lines with an id that the source had before
+    print(" ".join(f"{name}={value}" for name, value in status.items()))
+    print(*(f"{path}: {rows} rows" for path, rows in files.items()), sep="\n")
+    return EXITS[str(status["status"])]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

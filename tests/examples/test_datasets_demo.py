@@ -1,0 +1,61 @@
+"""The demonstration itself: 10,000 samples, a kill, an outage, a withdrawn key, a real model; and that it notices what is wrong."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.house.tree import ROOT
+
+DEMO = ROOT / "examples" / "datasets" / "demo.py"
+
+
+@pytest.fixture
+def demo(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the demonstration adds
+    from examples.datasets import demo
+
+    return demo
+
+
+def test_its_source_and_plan_have_the_faults_of_the_document(demo, tmp_path):
+    demo.write_source(tmp_path / "source", 10_000)
+    lines = (tmp_path / "source").read_text().splitlines()
+    too_long = sum(len(line) > demo.PROMPT_CHARS_MAX for line in lines)
+    assert (len(lines), too_long) == (10_000, 100)
+    plans = {}
+    demo.plan_faults(SimpleNamespace(plan=lambda id, *faults: plans.update({id: faults})), "x", 10_000)  # fmt: skip
+    once = [faults for faults in plans.values() if len(faults) == 1]
+    assert (len(once), len(plans) - len(once)) == (502, 10)
+    assert {faults[0].name for faults in once} == set(demo.FAULTS)
+
+
+def test_a_fault_that_struck_nobody_a_stage_done_twice_and_books_that_do_not_balance_are_told(demo, tmp_path):  # fmt: skip
+    ended = SimpleNamespace(returncode=1, stdout="", stderr="they do not balance")
+    system = SimpleNamespace(folder=tmp_path, run=lambda *_: ended, number=lambda _: 2)
+    (tmp_path / "report.html").write_text("<svg")
+    shown = demo.Demonstration(system, 10_000)
+    shown.close_books(SimpleNamespace(url="", struck={"429": 3}))
+    told = "\n".join(shown.wrong)
+    assert "the fault '500' struck nobody" in told
+    assert "the fault '429'" not in told
+    assert "finished stages that were done twice: 2, and not 0" in told
+    assert "the exit of the audit: 1, and not 0" in told
+    assert "pictures in the report: 1, and not 4" in told
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1700)
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_ten_thousand_samples_end_complete_whatever_strikes(tmp_path, time):
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DATASETS_")}  # fmt: skip
+    done = subprocess.run([sys.executable, DEMO], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout
+    assert said.rstrip().splitlines()[-1].startswith("everything is as it must be")
+    assert "were killed with SIGKILL; both are started again" in said
+    assert "its queue is held, and nothing is aborted" in said
+    assert "the rate of failures is 100 %, the budget is 10 %" in said
+    assert "\nclean\n" in said

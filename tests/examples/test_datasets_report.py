@@ -1,0 +1,95 @@
+"""The history in SQL and as pictures, and a provider's bill against it."""
+
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
+import pytest
+from examples.datasets.provider import FAULTS
+
+from perdure import RunStatus
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def told(datasets):
+    """A run in which one sample is fine, two are retried, one of these after an answer that was lost, and two die."""
+    datasets.plan("told", "s1", FAULTS["429"])
+    datasets.plan("told", "s2", FAULTS["cut off"], FAULTS["503"])
+    datasets.plan("told", "s3", *[FAULTS["500"]] * 3)
+    lines = [{"id": f"s{n}", "text": f"The soup was good, number {n}."} for n in range(4)]
+    run = datasets.feed("told", [*lines, '{"broken'])
+    assert run.wait(wait_s=WAIT_S).status is RunStatus.PARTIAL_SUCCESS
+    return run
+
+
+def test_it_says_how_many_retries_samples_needed(datasets, told):
+    rows = datasets.report.ask("retries", run=told.no)
+    assert {one["retries"]: one["samples"] for one in rows} == {0: 2, 1: 1, 2: 2}
+
+
+def test_it_says_which_errors_there_were_and_which_of_them_were_the_last(datasets, told):
+    rows = datasets.report.ask("errors", run=told.no)
+    found = {one["kind"]: (one["attempts"], one["final"]) for one in rows}
+    assert found.pop("upstream_error") == (3, 1)
+    assert found.pop("rate_limited") == (1, 0)
+    assert found.pop("input_invalid") == (1, 1)
+    assert sum(attempts for attempts, _ in found.values()) == 2  # what was cut off, and the 503
+
+
+def test_it_says_which_stage_is_unreliable(datasets, told):
+    rows = {one["stage"]: one for one in datasets.report.ask("stages", run=told.no)}
+    assert list(rows) == ["pick", "label", "measure", "keep"]
+    label = rows["label"]
+    assert (label["attempts"], label["succeeded"], label["retried"], label["failed"]) == (9, 3, 5, 1)  # fmt: skip
+    assert rows["pick"]["retry_rate"] == 0
+
+
+def test_it_says_what_happened_to_a_sample_try_by_try(datasets, told):
+    (job,) = datasets.app.jobs.list(run=told.no, key="told/s1")
+    rows = datasets.report.ask("sample", sample=job.no)
+    tries = [(one["stage_name"], one["attempt"], one["status"]) for one in rows]
+    assert tries == [("pick", 1, "success"), ("label", 1, "retrying"), ("label", 2, "success"), ("measure", 1, "success"), ("keep", 1, "success")]  # fmt: skip
+    assert rows[1]["error_message"]
+    assert len({one["stage_config_hash"] for one in rows[1:3]}) == 1
+
+
+def test_the_bill_is_explained_to_the_answer_that_was_lost(datasets, told):
+    lines = datasets.report.reconcile(
+        datasets.report.ask("billing", run=told.no), datasets.provider.usage("told/")
+    )
+    by_call = {one["call"]: one for one in lines}
+    assert [by_call[n]["calls"] for n in ("1", "2", "3", "all")] == [4, 3, 2, 9]
+    assert [by_call[n]["their calls"] for n in ("1", "2", "3", "all")] == [4, 3, 2, 9]
+    assert (by_call["all"]["charged"], by_call["all"]["they charged"]) == (3, 4)
+    assert by_call["1"]["unheard"] == 1
+    assert by_call["2"]["usd"] == by_call["2"]["their usd"] > 0
+    assert by_call["1"]["their usd"] > by_call["1"]["usd"]
+    assert datasets.report.disputes(lines) == []
+
+
+def test_a_bill_that_history_cannot_explain_is_disputed(datasets, told):
+    ours, theirs = datasets.report.ask("billing", run=told.no), datasets.provider.usage("told/")
+    more = {**theirs, "1": {**theirs["1"], "calls": theirs["1"]["calls"] + 1}}
+    dearer = {**theirs, "1": {**theirs["1"], "charged": theirs["1"]["charged"] + 1}}
+    for bill in (more, dearer, {}):
+        assert len(datasets.report.disputes(datasets.report.reconcile(ours, bill))) >= 1
+
+
+def test_the_report_has_four_pictures_that_are_well_formed(datasets, told):
+    page = datasets.report.page(told, datasets.provider.usage("told/"))
+    pictures = page.split("<svg")[1:]
+    assert len(pictures) == 4
+    for one in pictures:
+        root = ET.fromstring("<svg" + one.partition("</svg>")[0] + "</svg>")
+        assert len(root.findall("{*}rect")) >= 3
+    assert "The bill is explained." in page
+
+
+def test_the_questions_can_be_asked_of_postgresql_too(datasets, postgres, template, monkeypatch):
+    url = postgres.create_database(template=template)
+    monkeypatch.setattr(datasets.report, "app", SimpleNamespace(url=url))
+    for question in ("retries", "errors", "stages", "billing"):
+        assert datasets.report.ask(question, run=1) == []
+    assert datasets.report.ask("sample", sample=1) == []
+    postgres.drop_database(url)
