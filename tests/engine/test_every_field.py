@@ -165,6 +165,7 @@ RULE: dict[str, Row] = {
     "hint": Row(
         None, Hints("ignore"), in_rule(after(raised("rate_limited", wait_s=30)), "rate_limited")
     ),
+    "heed_server": Row(None, False, in_rule(after(USELESS), "upstream_unavailable")),
 }
 
 

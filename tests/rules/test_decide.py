@@ -768,6 +768,18 @@ def test_the_servers_word_that_it_is_useless_ends_it():
     assert isinstance(decided(refused, policy=stubborn), Retry)
 
 
+def test_a_rule_may_heed_the_server_or_not_whatever_its_policy_does():
+    refused = Failure(Kind.NETWORK, "test", server_says=False)
+    deaf = Policy("p", rules={Kind.NETWORK: Rule("retry", heed_server=False), Kind.TIMEOUT: "retry"})
+    assert isinstance(decided(refused, policy=deaf), Retry)
+    other = Failure(Kind.TIMEOUT, "test", server_says=False)
+    assert decided(other, policy=deaf).why.rule == "heed_server"
+    rules = {Kind.NETWORK: Rule("retry", heed_server=True)}
+    hearing = Policy("p", heed_server=False, rules=rules, otherwise=Rule("retry"))
+    assert decided(refused, policy=hearing).why.rule == "heed_server"
+    assert isinstance(decided(other, policy=hearing), Retry)
+
+
 @pytest.mark.parametrize("gate", [GateView("held"), GateView("probing", probe=True)])
 def test_the_servers_word_that_it_is_useless_ends_it_behind_a_gate_too(gate):
     refused = Failure(Kind.NETWORK, "test", server_says=False)

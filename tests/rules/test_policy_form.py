@@ -36,7 +36,7 @@ hints = st.builds(
 actions = st.sampled_from([one for one in Action if one is not Action.HAND_OVER])
 rules = st.builds(
     Rule, actions, attempts_max=st.none() | counts, backoff=st.none() | backoffs,
-    jitter=st.none() | jitters, hint=st.none() | hints,
+    jitter=st.none() | jitters, hint=st.none() | hints, heed_server=st.none() | st.booleans(),
 )  # fmt: skip
 lists = (
     st.none()

@@ -162,7 +162,8 @@ def _decide_failure(case: _Case) -> Answer:
         case.rule_name = "unstorable"
         text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
         return _fail(case, FailedReason.FATAL, text)
-    if case.failure.server_says is False and policy.heed_server:
+    heeds = policy.heed_server if case.rule.heed_server is None else case.rule.heed_server
+    if case.failure.server_says is False and heeds:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if _is_behind_gate(case):
