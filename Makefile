@@ -12,7 +12,7 @@ PARALLEL_LONG := -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts parts-long demo example-converter example-reports screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
+.PHONY: help setup parts parts-long demo example-converter example-gateway example-reports screenshots test test-long mutation bench bench-long lint docs docs-simulator docs-panel pins clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-17s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 # Examples start the servers of tests/servers, too.
 example-converter: $(STAMP) ## PDF to XML behind a gateway that fails: every part is started, and has a bad day
 	@$(BIN)/python -m examples.converter.demo
+
+example-gateway: $(STAMP) ## an AI gateway, its API and a worker: a small real model, and a provider that fails by script
+	@$(BIN)/python -m examples.gateway.demo
 
 screenshots: $(STAMP) ## photograph the pages of the examples in a real browser
 	@sh tools/parts.sh chromium

@@ -5,6 +5,7 @@
 Each call of that prompt takes the next step, and the last one is repeated. Steps: ``ok``; a status, with ``after=SECONDS`` and
 ``date=SECONDS`` for both forms of Retry-After; ``hang``; ``nonsense``, no completion; ``drift``, JSON of another form;
 ``cut``, half of it; ``loud``, a 500 whose code breaks every bound. ``GET /calls`` counts what was asked, ``GET /faults`` what struck.
+``POST /storm`` with {"refusals": 12, "after": "2"} answers the next twelve calls, whatever they ask, with a 429.
 """
 
 import json
@@ -28,6 +29,7 @@ def make_provider() -> Starlette:
         routes=[
             Route("/v1/chat/completions", provider.complete, methods=["POST"]),
             Route("/v1/models", provider.models),
+            Route("/storm", provider.begin_storm, methods=["POST"]),
             Route("/calls", provider.tell_calls),
             Route("/faults", provider.tell_faults),
         ]
@@ -40,6 +42,7 @@ class Scripted:
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
+        self.refusals, self.after = 0, "1"
 
     async def complete(self, request: Request) -> Response:
         """One call."""
@@ -49,6 +52,9 @@ class Scripted:
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return refuse(401, "invalid_api_key")
         step, *options = step_of(prompt, self.calls[prompt]).split()
+        if self.refusals > 0:
+            self.refusals -= 1
+            step, options = "429", [f"after={self.after}"]
         if step != "ok":
             self.faults[step] += 1
         if step == "hang":
@@ -62,6 +68,12 @@ class Scripted:
     async def models(self, request: Request) -> Response:
         """Which models there are; whoever asks learns that it lives."""
         return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+
+    async def begin_storm(self, request: Request) -> Response:
+        """Refuse so many calls from now on, each with this wait."""
+        told = await request.json()
+        self.refusals, self.after = told["refusals"], told["after"]
+        return JSONResponse(told)
 
     async def tell_calls(self, request: Request) -> Response:
         return JSONResponse(self.calls)
