@@ -96,7 +96,8 @@ def written(
     record = settle(ending, line, stage, chance=chance, gates=gates)
     assert record.attempt is not None
     told = record.attempt
-    return (record.state, record.delay_s, record.failed_reason, record.error_code, told.policy)
+    moved = (record.state, record.delay_s, record.failed_reason, record.error_code)
+    return (*moved, told.policy, told.status)
 
 
 def after(outcome: Outcome, **more: Any) -> Look:

@@ -77,15 +77,16 @@ class Lines(logging.Handler):
 
     def retries(self, request_id: str) -> list[dict[str, Any]]:
         """The lines about tries again of one request."""
-        lines = [json.loads(text) for text in list(self.texts)]
-        mine = [one for one in lines if one.get("x-request-id") == request_id]
-        return [one for one in mine if one["event"] == "job_retried" and one["failures"]]
+        return [one for one in self._retried(request_id) if one["failures"]]
 
-    def hand_overs(self, request_id: str) -> int:
-        """How often it was handed over: the line counts no failure, since the worker's counters begin at zero."""
+    def hand_overs(self, request_id: str) -> list[dict[str, Any]]:
+        """The line about its hand-over: it counts no failure, since the worker's counters begin at zero."""
+        return [one for one in self._retried(request_id) if not one["failures"]]
+
+    def _retried(self, request_id: str) -> list[dict[str, Any]]:
         lines = [json.loads(text) for text in list(self.texts)]
         mine = [one for one in lines if one.get("x-request-id") == request_id]
-        return sum(one["event"] == "job_retried" and not one["failures"] for one in mine)
+        return [one for one in mine if one["event"] == "job_retried"]
 
 
 @contextmanager

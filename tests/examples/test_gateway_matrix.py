@@ -151,8 +151,11 @@ def log_deviations(lines: Lines, cell: tuple[str, str]) -> list[str]:
         return [f"logged {told}"]
     if any(one["failures"] >= one["maxAttempts"] for one in retries):
         return [f"logged more tries than allowed: {retries}"]
-    if lines.hand_overs(id_of(*cell)) != (1 if due.sync and due.background else 0):
-        return ["its hand-over was not logged once"]
+    handed_over = [one["delayMs"] / 1_000 for one in lines.hand_overs(id_of(*cell))]
+    if len(handed_over) != (1 if due.sync and due.background else 0):
+        return [f"its hand-over was not logged once: {handed_over}"]
+    if any(not SOON[0] <= wait_s <= SOON[1] for wait_s in handed_over):
+        return [f"handed over to be tried after {handed_over} s"]  # never back to back (R51)
     delays = [one["delayMs"] / 1_000 for one in retries]
     bounds = due.sync_waits + due.background_waits
     fits = [low <= delay <= high for delay, (low, high) in zip(delays, bounds, strict=True)]
