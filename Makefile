@@ -35,6 +35,9 @@ demo: $(STAMP) ## take the tour: perdure against a misbehaving upstream
 example-converter: $(STAMP) ## PDF to XML behind a gateway that fails: every part is started, and has a bad day
 	@$(BIN)/python -m examples.converter.demo
 
+example-gateway: $(STAMP) ## an AI gateway, its API and a worker: a small real model, and a provider that fails by script
+	@$(BIN)/python -m examples.gateway.demo
+
 screenshots: $(STAMP) ## photograph the pages of the examples in a real browser
 	@sh tools/parts.sh chromium
 	@PYTHONPATH="$$PWD" $(BIN)/python tools/screenshots.py

@@ -612,11 +612,17 @@ def test_gateway_3_a_decision_is_made_once_keeps_its_hint_and_is_told_once():
 
 
 @pytest.mark.parametrize("code", GATEWAY.kinds)
-def test_gateway_3_do_not_retry_is_heeded_with_every_code(code):
+def test_gateway_3_do_not_retry_is_heeded_with_every_code_that_does_not_say_so_itself(code):
+    """With the other two the flag is no news, and the worker's one repeat is by the table: decision 0042."""
+    by_table = code in ("INTERNAL_ERROR", "UNKNOWN")
     for policy in ("gateway-worker", "gateway-costly", "gateway-sync"):
         failed = meaning(Refusal(503, {"error": {"code": code, "retryable": False}}), policy)
         told = advice(policy, failed)
-        assert (told.action, told.failed_reason, told.code) == ("fail", "fatal", code)
+        if by_table and policy != "gateway-sync":
+            assert (told.action, told.code) == ("retry", code)
+            assert advice(policy, failed, attempt=2).failed_reason == "exhausted"
+        else:
+            assert (told.action, told.failed_reason, told.code) == ("fail", "fatal", code)
 
 
 @pytest.mark.parametrize("policy", PRESETS)

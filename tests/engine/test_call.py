@@ -247,7 +247,8 @@ def test_the_second_failure_is_handed_over(counter):
     call, _ = counter.begun()
     call.end_stage(SLOW, 1.0)
     end = over(call.end_stage(SLOW, 1.0))
-    assert (end.handed_over, end.due_in_s, end.state) == (True, 0.0, State.QUEUED)
+    assert (end.handed_over, end.state) == (True, State.QUEUED)
+    assert 0.3 <= end.due_in_s <= 0.8  # a worker's try would be the third in a row
     assert end.why.startswith("hand over to a durable job: timeout")
     assert counter.statuses() == ["retrying", "handed_over"]
     counter.clean()
@@ -388,6 +389,7 @@ def test_a_caller_that_goes_may_have_asked_for_the_job_to_be_dropped(counter):
 def worked_off(counter: Counter, *outcomes: Outcome) -> JobView:
     """Let a worker run what waits, one outcome after the other."""
     worker = counter.place.hire()
+    counter.place.clock.push(1)  # the wait of what was handed over
     for outcome in outcomes:
         (claim,) = counter.place.take(worker)
         own = counter.line.stage(claim.stage)

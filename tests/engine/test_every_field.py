@@ -98,7 +98,8 @@ def written(
     record = settle(ending, line, stage, chance=chance, gates=gates)
     assert record.attempt is not None
     told = record.attempt
-    return (record.state, record.delay_s, record.failed_reason, record.error_code, told.policy)
+    moved = (record.state, record.delay_s, record.failed_reason, record.error_code)
+    return (*moved, told.policy, told.status)
 
 
 def after(outcome: Outcome, **more: Any) -> Look:
@@ -167,6 +168,7 @@ RULE: dict[str, Row] = {
     "hint": Row(
         None, Hints("ignore"), in_rule(after(raised("rate_limited", wait_s=30)), "rate_limited")
     ),
+    "heed_server": Row(None, False, in_rule(after(USELESS), "upstream_unavailable")),
 }
 
 

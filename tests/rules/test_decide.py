@@ -373,11 +373,13 @@ def test_the_mode_says_what_a_hint_does(mode, hint_s, chance, delay_s, is_hinted
     assert decision.why.hint_s == hint_s
 
 
-@pytest.mark.parametrize(("hint_s", "is_hinted"), [(5.0, True), (None, False)])
-def test_what_is_handed_over_waits_for_the_hint_and_says_so(hint_s, is_hinted):
+@pytest.mark.parametrize(
+    ("hint_s", "delay_s", "is_hinted"), [(5.0, 5.0, True), (None, 10.0, False)]
+)
+def test_what_is_handed_over_waits_for_the_hint_or_as_a_retry_would(hint_s, delay_s, is_hinted):
     policy = replace(with_hints("floor"), profile="sync", otherwise=Rule("hand_over"))
     decision = decided(hinted(NETWORK, hint_s), policy=policy)
-    assert (decision.delay_s, decision.hinted) == (hint_s or 0.0, is_hinted)
+    assert (decision.delay_s, decision.hinted) == (delay_s, is_hinted)
 
 
 def test_without_a_hint_every_mode_backs_off():
@@ -800,6 +802,20 @@ def test_the_servers_word_that_it_is_useless_ends_it():
     assert "the server says" in decision.why.text
     stubborn = Policy("p", heed_server=False, otherwise=Rule("retry"))
     assert isinstance(decided(refused, policy=stubborn), Retry)
+
+
+def test_a_rule_may_heed_the_server_or_not_whatever_its_policy_does():
+    refused = Failure(Kind.NETWORK, "test", server_says=False)
+    deaf = Policy(
+        "p", rules={Kind.NETWORK: Rule("retry", heed_server=False), Kind.TIMEOUT: "retry"}
+    )
+    assert isinstance(decided(refused, policy=deaf), Retry)
+    other = Failure(Kind.TIMEOUT, "test", server_says=False)
+    assert decided(other, policy=deaf).why.rule == "heed_server"
+    rules = {Kind.NETWORK: Rule("retry", heed_server=True)}
+    hearing = Policy("p", heed_server=False, rules=rules, otherwise=Rule("retry"))
+    assert decided(refused, policy=hearing).why.rule == "heed_server"
+    assert isinstance(decided(other, policy=hearing), Retry)
 
 
 @pytest.mark.parametrize("gate", [GateView("held"), GateView("probing", probe=True)])

@@ -49,6 +49,7 @@ rules = st.builds(
     backoff=st.none() | backoffs,
     jitter=st.none() | jitters,
     hint=st.none() | hints,
+    heed_server=st.none() | st.booleans(),
 )
 lists = (
     st.none()

@@ -162,7 +162,8 @@ def _decide_failure(case: _Case) -> Answer:
         case.rule_name = "unstorable"
         text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
         return _fail(case, FailedReason.FATAL, text)
-    if case.failure.server_says is False and policy.heed_server:
+    heeds = policy.heed_server if case.rule.heed_server is None else case.rule.heed_server
+    if case.failure.server_says is False and heeds:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if _is_behind_gate(case):
@@ -329,9 +330,11 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 
 
 def _hand_over(case: _Case, text: str) -> HandOver:
+    """Due when the upstream says; else no sooner than a retry here: a worker's first try comes after a failure, too."""
     why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
     hinted = case.hint_s is not None
-    return HandOver(case.hint_s or 0.0, case.failure.kind, why, _hold(case), hinted=hinted)
+    delay_s = case.hint_s or _delay(case, case.seen.failures + 1).total_s
+    return HandOver(delay_s, case.failure.kind, why, _hold(case), hinted=hinted)
 
 
 def _fail(

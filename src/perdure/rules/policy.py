@@ -108,6 +108,7 @@ class Rule:
     backoff: Backoff | None = None
     jitter: Jitter | None = None
     hint: Hints | None = None
+    heed_server: bool | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -118,6 +119,7 @@ class Rule:
             backoff: Backoff | None = None,
             jitter: Jitter | None = None,
             hint: Hints | None = None,
+            heed_server: bool | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -125,6 +127,8 @@ class Rule:
         _parts("rule.", self.backoff, self.jitter, self.hint)
         if self.attempts_max is not None:
             whole_number("rule.attempts_max", self.attempts_max, 1, COUNT_MAX)
+        if self.heed_server is not None:
+            flag("rule.heed_server", self.heed_server)
 
 
 RETRY = Rule(Action.RETRY)

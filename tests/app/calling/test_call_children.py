@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import CallerError, JobFailed, StageError
+from perdure import CallerError, JobFailed
 from perdure.app import open_store
 from perdure.model.events import EventName
 from tests.app import acts
@@ -90,14 +90,14 @@ def test_what_a_stage_says_of_its_progress_is_told(app, told, process):
 
 def test_a_job_that_is_handed_over_wakes_the_workers(app, url):
     @app.stage
-    def limited(item):
-        raise StageError("rate_limited", "slow down", wait_s=0)
+    async def hangs(item):
+        await asyncio.Event().wait()
 
-    pipe = app.pipeline("p", limited)
+    pipe = app.pipeline("p", hangs)
     app.ready()
     ear = open_store(url)
     until(lambda: not ear.store.has_changed(), "nothing is new")
-    assert pipe.call(1).handed_over
+    assert pipe.call(1, wait_s=0.1).handed_over  # due at once: nothing has failed
     until(ear.store.has_changed, "the hint has come", within_s=30)
     ear.close()
 

@@ -45,6 +45,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     "verifier/1": ("1b5ff23ca17db06a", "0018"),
     "gateway-worker/1": ("602bac85e7533d1a", "0018"),
     "gateway-costly/1": ("d70f01dfadb30f61", "0018"),
+    "gateway-worker/2": ("b002ba87341d542c", "0042"),
+    "gateway-costly/2": ("525d96998977b705", "0042"),
     "gateway-sync/1": ("ca63aabcd2bf77a6", "0018"),
 }
 

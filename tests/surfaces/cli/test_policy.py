@@ -148,7 +148,7 @@ CASES = [
     ("verifier", "exception:TimeoutError", ("retry", 60.0, 60.0)),
     ("gateway-worker", "code:UPSTREAM_ERROR", ("retry", 0.8, 1.2)),
     ("gateway-sync", "code:TIMEOUT", ("retry", 0.3, 0.8)),
-    ("gateway-sync", "code:RATE_LIMITED", ("hand_over", None, None)),
+    ("gateway-sync", "code:RATE_LIMITED", ("hand_over", 0.3, 0.8)),
     ("standard", "sqlstate:40001", ("retry", 1.5, 2.5)),
     ("standard", "sqlstate:23505", ("fail", None, None)),
     ("standard", "s3:SlowDown", ("retry", 1.5, 2.5)),

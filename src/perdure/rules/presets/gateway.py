@@ -19,16 +19,19 @@ _TRANSIENT = (
     Kind.STORAGE_TRANSIENT,
 )
 _LIMITED = (Kind.RATE_LIMITED, Kind.QUOTA_WINDOW)
-_OUR_OWN = (Kind.INTERNAL, Kind.RESOURCE_EXHAUSTED, Kind.UNKNOWN)
 _ONCE_MORE = Rule(Action.RETRY, attempts_max=2)
+# The schema requires the flag, and for these two codes it is false by default: it says no more than the code does (0042).
+_OUR_OWN = dict.fromkeys((Kind.INTERNAL, Kind.UNKNOWN), replace(_ONCE_MORE, heed_server=False))
 
 _WORKER = Policy(
     name="gateway-worker",
-    version=1,
+    version=2,
     attempts_max=3,
     backoff=Backoff(Curve.EXPONENTIAL, base_s=1.0, factor=2.0, cap_s=None),
     jitter=Jitter(Spread.PROPORTIONAL, ratio=0.2),
-    rules=dict.fromkeys(_TRANSIENT + _LIMITED, RETRY) | dict.fromkeys(_OUR_OWN, _ONCE_MORE),
+    rules=dict.fromkeys(_TRANSIENT + _LIMITED, RETRY)
+    | _OUR_OWN
+    | {Kind.RESOURCE_EXHAUSTED: _ONCE_MORE},
     otherwise=FAIL,
     matches=ALL_5XX,
     vocabulary=WORDS,
@@ -39,8 +42,9 @@ GATEWAY_WORKER = Preset(
     reason=(
         "Three tries, 1 s doubling, spread by a fifth. A rate limit's own wait is a lower bound. "
         "An answer that breaks the schema is a matter of chance and load, so it backs off and is "
-        "never repeated back to back. Errors that may be our own defect get one repeat; missing "
-        "configuration and invalid requests none. The gateway's own code decides, whatever the status."
+        "never repeated back to back. Errors that may be our own defect get one repeat, also where the "
+        "gateway flags them as not retryable, as it must; any other code so flagged fails. Missing "
+        "configuration and invalid requests get none. The gateway's own code decides, whatever the status."
     ),
     implements=("R31", "R32", "R33", "R34", "R49", "R50", "R51", "D10"),
 )

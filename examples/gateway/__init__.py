@@ -1,0 +1,1 @@
+"""An AI gateway with one error schema, an API that answers now or hands over, and workers."""

@@ -1,0 +1,438 @@
+"""The AI gateway, its API and its worker, running: what they say, what they keep, what they log, and a storm of 429s."""
+
+import json
+import logging
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from examples.gateway import providers
+from examples.gateway.api import JsonLines
+from examples.gateway.app import Settings, make_texts, settings_in
+from examples.gateway.gateway import Cache
+from examples.gateway.providers import Health, providers_in, retry_after_ms
+from examples.gateway.schemas import (
+    CODES,
+    HTTP_STATUS,
+    AIError,
+    AIFailure,
+    Generated,
+    as_sent,
+    error_of,
+)
+from examples.gateway.scripted import KEY
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from perdure import ConfigError, JobFailed
+from tests.examples.converter_kit import FAR_S, served, until
+from tests.examples.gateway_kit import Trial, error_in, logged, trial
+
+SCHEMA = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
+NAMES = ("cloud", "busy", "unset", "hasty", "one", "two", "three", "four", "five")
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory):
+    with trial(tmp_path_factory.mktemp("gateway"), NAMES) as running:
+        yield running
+
+
+def ask_gateway(system: Trial, prompt: str, provider: str, **more: object) -> httpx2.Response:
+    body = {"prompt": prompt, "provider": provider, **more}
+    address = f"{system.gateway}/v1/ai/generate-text"
+    return httpx2.post(address, json=body, headers={"x-request-id": "req-7"}, timeout=FAR_S)
+
+
+def ended(system: Trial, answer: httpx2.Response) -> httpx2.Response:
+    """What the API says of a promised job when it has ended."""
+    system.job(answer).wait(wait_s=FAR_S)
+    return system.told(answer)
+
+
+# -- the error schema ----------------------------------------------------------------------
+
+FAILURE = AIFailure("RATE_LIMITED", "Slow down.", provider="p", retry_after_ms=5)
+DETAILS = ("upstreamStatus", "upstreamCode", "setting", "field", "reason", "limit")
+
+
+def sent(**more: object) -> dict[str, object]:
+    failure = AIFailure("TIMEOUT", "No answer.", **more)
+    told: dict[str, object] = msgspec.to_builtins(as_sent(error_of(failure, "req-1")))
+    return told
+
+
+def test_an_error_has_the_fields_of_the_schema_and_no_others():
+    assert len(CODES) == 9
+    told = msgspec.to_builtins(as_sent(error_of(FAILURE, "req-1")))
+    assert told == {
+        "id": "req-1", "code": "RATE_LIMITED", "message": "Slow down.", "httpStatus": 429, "retryable": True,
+        "retryAfterMs": 5, "provider": "p",
+    }  # fmt: skip
+    with pytest.raises(msgspec.ValidationError, match="hint"):
+        msgspec.convert(told | {"hint": 1}, AIError)
+
+
+def test_each_code_has_a_status_and_its_default_flag():
+    flags = {code: error_of(AIFailure(code, "x"), "i").retryable for code in CODES}
+    assert [code for code in CODES if flags[code]] == list(CODES[:5])
+    assert set(HTTP_STATUS) == set(CODES)
+
+
+def test_details_go_to_their_bounds():
+    full = dict.fromkeys(DETAILS, ["x" * 200] * 10)
+    assert sent(details=full)["details"] == full
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"details": {"seventh": "x"}},
+        {"details": {"reason": "x" * 201}},
+        {"details": {"reason": ["x"] * 11}},
+        {"details": {"reason": ["x" * 201]}},
+        {"details": {"reason": {"deep": 1}}},
+        {"retry_after_ms": -1},
+        {"retry_after_ms": 0.5},
+        {"http_status": 200},
+        {"retryable": "yes"},
+        {"provider": object()},
+    ],
+)
+def test_an_error_that_breaks_the_schema_becomes_an_internal_error(broken):
+    told = sent(**broken)
+    assert (told["id"], told["code"], told["httpStatus"]) == ("req-1", "INTERNAL_ERROR", 500)
+    assert told["retryable"] is False
+    assert "details" not in told
+
+
+@pytest.mark.parametrize(("code", "message"), [("BUSY", "x"), ("TIMEOUT", ""), ("TIMEOUT", "a\nb")])
+def test_a_code_or_a_message_that_is_none_becomes_an_internal_error(code, message):
+    assert as_sent(error_of(AIFailure(code, message), "req-1")).code == "INTERNAL_ERROR"
+
+
+# -- what the gateway answers --------------------------------------------------------------
+
+
+def test_a_text_comes_from_the_provider_once_and_then_from_the_cache(system):
+    first, second = (ask_gateway(system, "a line, twice", "cloud").json() for _ in range(2))
+    assert first["text"] == second["text"] == '{"line": "It rains."}'
+    assert (first.get("cached", False), second["cached"]) == (False, True)
+    assert ask_gateway(system, "a line, twice", "cloud", maxTokens=9).json().get("cached") is None
+    assert system.calls()["a line, twice"] == 2
+
+
+def test_a_failure_is_never_kept(system):
+    prompt = "script: 500, ok | not kept"
+    assert ask_gateway(system, prompt, "cloud").status_code == 502
+    assert ask_gateway(system, prompt, "cloud").status_code == 200
+
+
+def test_the_cache_forgets_after_an_hour_and_has_a_bound(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr("examples.gateway.gateway.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("examples.gateway.gateway.KEPT_MAX", 2)
+    cache, text = Cache(), Generated("t", "p", "m")
+    cache.put("a", text)
+    now_s[0] = 3_600.0
+    assert cache.get("a").cached
+    now_s[0] = 3_600.1
+    assert cache.get("a") is None
+    for key in ("b", "c", "d"):
+        cache.put(key, text)
+    assert (len(cache), cache.get("b"), cache.hits) == (2, None, 1)
+
+
+@pytest.mark.parametrize("step", ["nonsense", "drift", "cut"])
+def test_an_answer_of_another_form_is_an_invalid_upstream_response(system, step):
+    error = error_in(ask_gateway(system, f"script: {step} | form", "one", schema=SCHEMA))
+    assert (error["code"], error["provider"]) == ("INVALID_UPSTREAM_RESPONSE", "one")
+    assert set(error["details"]) == {"reason"}
+
+
+def test_a_provider_without_a_key_is_told_by_the_name_of_its_setting_and_not_called(system):
+    error = error_in(ask_gateway(system, "no key", "unset"))
+    assert (error["code"], error["details"]) == ("CONFIG_MISSING", {"setting": ["AI_UNSET_KEY"]})
+    assert "no key" not in system.calls()
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"prompt": ""}', b'{"prompt": "x", "promt": 1}', b"\xff"]
+)
+@pytest.mark.parametrize("service", ["gateway", "api"])
+def test_a_request_that_is_not_valid_is_refused_by_both_and_makes_no_job(system, service, body):
+    before = len(system.texts.app.jobs.list(limit=1_000))
+    where = system.gateway if service == "gateway" else str(system.api.base_url)
+    error = error_in(httpx2.post(f"{where}/v1/ai/generate-text", content=body))
+    assert (error["code"], error["httpStatus"], error["retryable"]) == (
+        "INVALID_REQUEST",
+        400,
+        False,
+    )
+    assert len(system.texts.app.jobs.list(limit=1_000)) == before
+
+
+def test_a_provider_that_nobody_has_is_an_invalid_request(system):
+    assert error_in(ask_gateway(system, "x", "nobody"))["code"] == "INVALID_REQUEST"
+    assert error_in(system.post("x", "nobody"))["code"] == "INVALID_REQUEST"
+
+
+def test_what_is_not_there_is_told_in_the_schema_too(system):
+    for answer in (httpx2.get(f"{system.gateway}/nothing"), system.api.get("/v1/ai/jobs/none")):
+        assert error_in(answer)["httpStatus"] == 404
+
+
+def test_an_id_that_is_not_sane_is_replaced(system):
+    for told in ("bad id", "x" * 65, ""):
+        answer = system.api.get("/nothing", headers={"x-request-id": told})
+        assert error_in(answer)["id"] not in ("", told)
+
+
+# -- health --------------------------------------------------------------------------------
+
+
+def test_the_status_tells_how_each_provider_is(system):
+    for n in range(3):
+        ask_gateway(system, f"script: 503 | health {n}", "two")
+    told = {one["name"]: one for one in system.api.get("/v1/ai/status").json()["providers"]}
+    assert set(told) == set(NAMES)
+    assert (told["two"]["healthy"], told["two"]["consecutiveFailures"]) == (False, 3)
+    assert told["two"]["lastCode"] == "UPSTREAM_UNAVAILABLE"
+    assert (told["three"]["healthy"], told["three"]["checkedAt"] is None) == (True, False)
+    assert (told["unset"]["configured"], told["cloud"]["configured"]) == (False, True)
+    ask_gateway(system, "script: 429 | health", "two")  # it answers, so it lives
+    told = {one["name"]: one for one in system.api.get("/v1/ai/status").json()["providers"]}
+    assert (told["two"]["healthy"], told["two"]["lastCode"]) == (True, "RATE_LIMITED")
+
+
+def test_a_snapshot_of_health_is_good_for_half_a_minute(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr(providers.time, "monotonic", lambda: now_s[0])
+    health = Health()
+    assert not health.is_fresh
+    health.note("TIMEOUT")
+    now_s[0] = 29.9
+    assert health.is_fresh
+    now_s[0] = 30.0
+    assert not health.is_fresh
+
+
+@pytest.mark.parametrize("path", ["/health", "/healthz"])
+def test_all_services_tell_that_they_live(system, path):
+    for address in (f"{system.gateway}{path}", f"{system.api.base_url}{path}"):
+        assert httpx2.get(address).json() == {"status": "ok"}
+    assert system.api.get("/internal/gateway/health").json() == {"status": "ok"}
+
+
+# -- now or later --------------------------------------------------------------------------
+
+
+def test_a_user_who_waits_gets_the_text_after_the_one_retry_of_a_post(system):
+    """The real system retried no POST, so that its one retry was never made (PC-004.1)."""
+    answer = system.post("script: 503, ok | one retry", "three")
+    assert (answer.status_code, answer.json()["provider"]) == (200, "three")
+    assert system.calls()["script: 503, ok | one retry"] == 2
+
+
+def test_a_rate_limit_is_not_waited_for_and_the_job_is_due_when_the_provider_says(system):
+    answer = system.post("script: 429 after=2, ok | hint", "four")
+    assert (answer.status_code, answer.json()["retryAfterMs"]) == (202, 2_000)
+    assert ended(system, answer).json()["text"] == '{"line": "It rains."}'
+    sync, first = system.job(answer).attempts()
+    assert (sync.policy, first.policy) == ("gateway-sync/1", "gateway-worker/2")
+    assert first.claimed_at >= sync.settled_at + timedelta(seconds=2)
+
+
+def test_the_wait_of_a_rate_limit_is_a_floor_in_the_worker_in_both_forms(system):
+    with logged() as lines:
+        for form, name in (("after=3", "one"), ("date=4", "five")):
+            answer = system.post(f"script: 429 {form}, ok | floor", name, later=True, x_request_id=f"floor-{name}")  # fmt: skip
+            assert ended(system, answer).status_code == 200
+    (seconds,), (date,) = lines.retries("floor-one"), lines.retries("floor-five")
+    assert (seconds["delayMs"], seconds["hinted"]) == (3_000, True)
+    assert 2_000 < date["delayMs"] <= 4_000  # dates have no fractions
+
+
+def test_the_same_key_is_the_same_job(system):
+    headers = {"idempotency-key": "once", "prefer": "respond-async"}
+    body = {"prompt": "one job", "provider": "cloud"}
+    first, second = (
+        system.api.post("/v1/ai/generate-text", json=body, headers=headers) for _ in range(2)
+    )
+    assert first.json()["job"] == second.json()["job"]
+    assert ended(system, first).status_code == 200
+    assert system.calls()["one job"] == 1
+
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("told", "wait_ms"),
+    [
+        ("7", 7_000),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90_000),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_read_in_both_forms(told, wait_ms):
+    assert retry_after_ms({"retry-after": told} if told else {}, NOW) == wait_ms
+
+
+# -- mistakes of the real system -----------------------------------------------------------
+
+
+def test_a_proxy_s_404_page_is_no_invalid_answer_of_the_model(tmp_path):
+    """It was taken for INVALID_UPSTREAM_RESPONSE, and retried (PC-004.2)."""
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse("<h1>404</h1><p>nginx</p>", 404)
+
+    proxy = Starlette(routes=[Route("/{path:path}", page, methods=["GET", "POST"])])
+    with served(proxy) as address:
+        store = f"sqlite:///{tmp_path / 'perdure.db'}"
+        texts = make_texts(Settings(address, ("p",), store=store))
+        with pytest.raises(JobFailed) as failed:
+            texts.pipelines["p", False].call({"prompt": "x"})
+        (job,) = texts.app.jobs.list()
+        assert (failed.value.public_code, job.counters.failures) == ("INVALID_REQUEST", 1)
+        texts.app.close()
+
+
+def flagged(code: str, *, retryable: bool) -> Starlette:
+    """A gateway whose every answer is this code with this flag."""
+
+    async def refuse(request: Request) -> Response:
+        error = error_of(AIFailure(code, "No.", retryable=retryable), "req-1")
+        return Response(msgspec.json.encode({"error": error}), error.http_status)
+
+    return Starlette(routes=[Route("/{path:path}", refuse, methods=["POST"])])
+
+
+@pytest.mark.parametrize(
+    ("code", "retryable", "tries"),
+    [
+        ("CONFIG_MISSING", True, 1),  # a flag does not overrule a code (PC-004.2)
+        ("TIMEOUT", False, 1),  # "do not retry" is decided once, and kept (PC-004.3)
+        ("INTERNAL_ERROR", False, 2),  # what the code says anyway is no news (decision 0042)
+        ("INTERNAL_ERROR", True, 2),
+    ],
+)
+def test_a_flag_says_only_what_its_code_does_not(tmp_path, code, retryable, tries):
+    with served(flagged(code, retryable=retryable)) as address:
+        texts = make_texts(Settings(address, ("p",), store=f"sqlite:///{tmp_path / 'perdure.db'}"))
+        job = texts.pipelines["p", False].enqueue({"prompt": "x"})
+        with logged() as lines, texts.app.working(poll_s=0.05):
+            assert job.wait(wait_s=FAR_S).state == "failed"
+        made = len(job.attempts())
+        texts.app.close()
+    assert (made, told_ends([json.loads(one) for one in lines.texts])) == (tries, [code])
+
+
+def told_ends(lines: list[dict[str, Any]]) -> list[str]:
+    """The codes of what has failed for good: a failure is told once."""
+    return [one["error_code"] for one in lines if one.get("event") == "job_failed"]
+
+
+# -- the log -------------------------------------------------------------------------------
+
+
+def test_no_line_has_a_secret_or_what_the_provider_said(system):
+    prompt = "script: 429 after=1, 500, nonsense, ok | a prompt that is nobody's business"
+    with logged() as lines:
+        answer = system.post(prompt, "busy", x_request_id="canary")
+        assert ended(system, answer).status_code == 200
+        error_in(ask_gateway(system, prompt.replace("ok", "401"), "busy"))
+    told = "\n".join(lines.texts)
+    assert len(lines.retries("canary")) >= 2
+    for secret in (KEY, "your key was", "nobody's business", "It rains", "scripted_500"):
+        assert secret not in told
+
+
+def test_a_line_of_the_api_is_json_whoever_writes_it():
+    record = logging.LogRecord("gateway", logging.ERROR, "", 0, "request %s", ("r",), None)
+    told = json.loads(JsonLines().format(record))
+    assert (told["level"], told["message"]) == ("error", "request r")
+
+
+def test_a_missing_setting_is_told_as_an_error_in_the_log(system):
+    with logged() as lines:
+        ask_gateway(system, "alarm", "unset")
+    alarms = [json.loads(one) for one in lines.texts]
+    assert [one["message"] for one in alarms if one["level"] == "error"] == [
+        "request req-7: CONFIG_MISSING"
+    ]
+
+
+# -- a storm -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["api", "worker"])
+def test_a_storm_of_rate_limits_costs_one_call_for_each_refusal_and_each_text(tmp_path, later):
+    """No amplification: what the provider counts is the least that can be, and nobody comes back early."""
+    requests, refusals = 24, 8
+    with trial(tmp_path, ["busy"]) as system, ThreadPoolExecutor(requests) as users:
+        storm = {"refusals": refusals, "after": "1"}
+        assert httpx2.post(f"{system.scripted}/storm", json=storm).status_code == 200
+        post = partial(system.post, provider="busy", later=later)
+        answers = list(users.map(lambda n: post(f"storm {n}"), range(requests)))
+        assert {one.status_code for one in answers} <= {200, 202}
+        promised = [one for one in answers if one.status_code == 202]
+        until(
+            "all have ended", lambda: all(system.told(one).status_code != 202 for one in promised)
+        )
+        ends = Counter(system.told(one).status_code for one in promised)
+        calls = system.calls()
+        tries = [system.job(one).attempts() for one in promised]
+    # Three tries by the document: who is refused three times is a dead letter, and the storm has a refusal less for others.
+    assert set(ends) <= {200, 429}
+    texts = requests - ends[429]
+    assert sum(calls.values()) == refusals + texts
+    refused = [
+        pair for tried in tries for pair in pairwise(tried) if pair[0].code == "RATE_LIMITED"
+    ]
+    assert refused
+    for one, after in refused:
+        assert after.claimed_at >= one.settled_at + timedelta(seconds=1)
+    for tried in tries:
+        by_policy = Counter(one.policy for one in tried)
+        assert by_policy["gateway-sync/1"] <= 1
+        assert by_policy["gateway-worker/2"] <= 3
+
+
+# -- settings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({}, "AI_GATEWAY_URL"),
+        ({"AI_GATEWAY_URL": "here"}, "'here'"),
+        ({"AI_GATEWAY_URL": "http://x"}, "AI_PROVIDERS"),
+        ({"AI_GATEWAY_URL": "http://x", "AI_PROVIDERS": "a", "AI_WAIT_MS": "soon"}, "AI_WAIT_MS"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused_by_name(environment, named):
+    with pytest.raises(ConfigError, match=named):
+        settings_in(environment)
+
+
+def test_the_gateway_s_settings_are_refused_by_name_too():
+    with pytest.raises(ConfigError, match="AI_PROVIDERS"):
+        providers_in({})
+    with pytest.raises(ConfigError, match="AI_MY_MODEL_TIMEOUT_MS is '0'"):
+        providers_in({"AI_PROVIDERS": "my-model", "AI_MY_MODEL_TIMEOUT_MS": "0"})
+    (one,) = providers_in({"AI_PROVIDERS": "a", "AI_A_KEY": "k", "AI_A_URL": "u"}).values()
+    assert (one.key, one.url, one.timeout_s, "k" in repr(one).split("'")) == ("k", "u", 30.0, False)
