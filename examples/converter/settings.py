@@ -4,7 +4,7 @@ Perdure finds, checks and shows them, as it does its own: ``perdure config show 
 is not set has the document's number. Three of them are settings of Perdure, whose own names (PERDURE_STORE, …) beat them.
 """
 
-from perdure import Alias, ConfigError, Setting, Settings, load_settings
+from perdure import Alias, Setting, Settings, load_settings
 
 _DAY_S = 86_400.0
 
@@ -33,12 +33,12 @@ UPLOAD_BYTES_MAX = Setting(
 )
 
 NAMES = (
-    Alias("store", variable="DATABASE_URL"),
+    Alias("store", variable="DATABASE_URL", needed=True, begins=("postgresql://", "postgres://")),
     Alias("concurrency", variable="WORKER_CONCURRENCY", key="concurrency"),
     Alias("lease_ttl_s", variable="WORKER_LEASE_TTL_SEC", key="lease_ttl_s"),
-    Alias(GATEWAY_URL, variable="GATEWAY_URL"),
-    Alias(UPLOADS_DIR, variable="UPLOADS_DIR"),
-    Alias(RESULTS_DIR, variable="RESULTS_DIR"),
+    Alias(GATEWAY_URL, variable="GATEWAY_URL", needed=True, begins=("http://", "https://")),
+    Alias(UPLOADS_DIR, variable="UPLOADS_DIR", needed=True),
+    Alias(RESULTS_DIR, variable="RESULTS_DIR", needed=True),
     Alias(ATTEMPTS_MAX, variable="RETRY_MAX_ATTEMPTS"),
     Alias(BASE_DELAY_S, variable="RETRY_BASE_DELAY_MS", unit="ms"),
     Alias(JITTER_S_MAX, variable="RETRY_JITTER_MAX_MS", unit="ms"),
@@ -52,28 +52,7 @@ NAMES = (
 # Perdure's own are 32 and 15 s. A lease is extended every third of it: here every 30 s, as the document says.
 DEFAULTS = {"concurrency": 4, "lease_ttl_s": 90.0}
 
-# What has no default, and how it must begin.
-_NEEDED = {
-    "DATABASE_URL": ("store", ("postgresql://", "postgres://")),
-    "GATEWAY_URL": (GATEWAY_URL, ("http://", "https://")),
-    "UPLOADS_DIR": (UPLOADS_DIR, ("",)),
-    "RESULTS_DIR": (RESULTS_DIR, ("",)),
-}
-
 
 def read_settings() -> Settings:
     """The settings in force; a `ConfigError` names each variable that is wrong, and what it may be."""
-    settings = load_settings(NAMES, file_name="the converter's defaults", file_content=DEFAULTS)
-    missing = [
-        name
-        for name, (one, _) in _NEEDED.items()
-        if settings.origin(one) == "default" or not settings[one]
-    ]
-    if missing:
-        raise ConfigError(
-            f"not set: {', '.join(missing)}; examples/converter/README.md says what they are"
-        )
-    for one, begins in _NEEDED.values():
-        if not settings[one].startswith(begins):  # the value may have a password in it
-            raise ConfigError(f"{settings.origin(one)} must begin with {' or '.join(begins)}")
-    return settings
+    return load_settings(NAMES, file_name="the converter's defaults", file_content=DEFAULTS)

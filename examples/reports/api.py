@@ -6,7 +6,7 @@ somebody else's is not found. There is no endpoint that runs a job again: that i
 """
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import PurePosixPath
@@ -71,10 +71,8 @@ async def upload(request: Request) -> Response:
         body += chunk
         if len(body) > UPLOAD_BYTES_MAX:
             raise Problem(413, "file_too_large", f"A file has at most {UPLOAD_BYTES_MAX} bytes.")
-    given = request.headers.get("x-request-id", "")
-    request_id = (
-        given if REQUEST_ID.fullmatch(given) else None
-    )  # it goes on to the model, as a header
+    given = request.headers.get("x-request-id", "")  # it goes on to the model, as a header
+    request_id = given if REQUEST_ID.fullmatch(given) else None
     return await run_in_threadpool(take_in, owner, name, bytes(body), request_id)
 
 
@@ -104,14 +102,8 @@ def take_in(owner: str, name: str, body: bytes, request_id: str | None) -> Respo
             job = reports.enqueue(
                 item, owner=owner, key=id, request_id=request_id, within=connection
             )
-            row = {
-                "id": id,
-                "owner": owner,
-                "name": name,
-                "bytes": len(body),
-                "version": item.version,
-            }
-            file = files.add(connection, **row, job_id=job.id, upload_key=item.key)
+            row = {"id": id, "name": name, "bytes": len(body), "version": item.version}
+            file = files.add(connection, **row, owner=owner, job_id=job.id, upload_key=item.key)
     except (psycopg.OperationalError, StoreError):
         raise Problem(503, "enqueue_failed", "The file could not be queued. Try again.") from None
     return answer(shown(file), 201)
@@ -216,24 +208,24 @@ def answer(told: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
-def tell(status: int, code: str, message: str) -> Response:
+def tell(_: Request, error: Exception) -> Response:
+    """Every refusal in one form; what went wrong on our side stays here."""
+    match error:
+        case Problem():
+            status, code, message = error.status, error.code, str(error)
+        case HTTPException():
+            code = "not_found" if error.status_code == 404 else "bad_request"
+            status, message = error.status_code, error.detail
+        case CallerError():
+            status, code, message = 400, "bad_request", str(error)
+        case psycopg.OperationalError() | StoreError():
+            status, code, message = 503, "database_unavailable", "The server cannot do that now."
+        case _:
+            status, code, message = 500, "internal_error", "The server cannot do that now."
     return answer({"error": {"code": code, "message": message}}, status)
 
 
-def telling(status: int, code: str) -> Callable[[Request, Exception], Response]:
-    return lambda _, error: tell(
-        status, code, "The server cannot do that now." if status >= 500 else str(error)
-    )
-
-
-def tell_problem(_: Request, problem: Problem) -> Response:
-    return tell(problem.status, problem.code, str(problem))
-
-
-def tell_unknown_path(_: Request, error: HTTPException) -> Response:
-    return tell(
-        error.status_code, "not_found" if error.status_code == 404 else "bad_request", error.detail
-    )
+TOLD = (Problem, HTTPException, CallerError, psycopg.OperationalError, StoreError, Exception)
 
 
 @asynccontextmanager
@@ -256,13 +248,6 @@ api = Starlette(
         Route("/health", health),
         Mount("/perdure", asgi(app)),
     ],
-    exception_handlers={
-        Problem: tell_problem,
-        HTTPException: tell_unknown_path,
-        CallerError: telling(400, "bad_request"),
-        psycopg.OperationalError: telling(503, "database_unavailable"),
-        StoreError: telling(503, "database_unavailable"),
-        Exception: telling(500, "internal_error"),
-    },
+    exception_handlers=dict.fromkeys(TOLD, tell),
     lifespan=lifespan,
 )

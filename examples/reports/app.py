@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 from examples.reports.report import SCHEMAS, request_of
-from examples.reports.settings import SETTINGS
+from examples.reports.settings import LLM_KEY, LLM_MODEL, LLM_URL, SCALE, SETTINGS, TIMEOUT_S
 
 from examples.reports import files, objects
 from perdure import App, Backoff, Context, Policy, StageError, Succeeded
@@ -36,9 +36,9 @@ def policy_at(scale: float) -> Policy | str:
     return Policy.based_on("reports", name=f"reports-x{scale:g}", backoff=backoff)
 
 
-app = App(SETTINGS.database)
+app = App(settings=SETTINGS)
 app.upstream("llm", concurrency=4)
-POLICY, TIMEOUT_S = policy_at(SETTINGS.scale), SETTINGS.timeout_s
+ENDS = {"policy": policy_at(SETTINGS[SCALE]), "timeout_s": SETTINGS[TIMEOUT_S]}  # of every stage
 
 
 class Upload(msgspec.Struct):
@@ -75,7 +75,7 @@ class Written(msgspec.Struct):
     repaired: bool
 
 
-@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+@app.stage(**ENDS)
 def read(upload: Upload, context: Context) -> Transcript:
     files.mark_processing(upload.file_id, context.token)
     if PurePosixPath(upload.name).suffix.lower() not in EXTENSIONS:
@@ -110,15 +110,15 @@ def client() -> Any:
     """The model's client, made when it is first used. It tries nothing again by itself: the policy does."""
     from openai import OpenAI  # takes most of a second, so only who asks the model waits for it
 
-    return OpenAI(base_url=SETTINGS.llm_url, api_key=SETTINGS.llm_key, max_retries=0)
+    return OpenAI(base_url=SETTINGS[LLM_URL], api_key=SETTINGS[LLM_KEY], max_retries=0)
 
 
-@app.stage(policy=POLICY, timeout_s=TIMEOUT_S, upstream="llm")
+@app.stage(**ENDS, upstream="llm")
 def ask(transcript: Transcript, context: Context) -> Answer:
     upload = transcript.upload
     files.mark_processing(upload.file_id, context.token)
     raw = client().chat.completions.with_raw_response.create(
-        model=SETTINGS.llm_model,
+        model=SETTINGS[LLM_MODEL],
         timeout=context.time_left_s(),
         extra_headers={"X-Request-Id": context.request_id},
         **request_of(upload.version, transcript.text),
@@ -134,14 +134,14 @@ def ask(transcript: Transcript, context: Context) -> Answer:
     return Answer(upload, text, said.finish_reason)
 
 
-@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+@app.stage(**ENDS)
 def validate(answer: Answer) -> Checked:
     schema = SCHEMAS[answer.upload.version]
     parsed = read_json(answer.text, schema, finish_reason=answer.finish_reason)
     return Checked(answer.upload, parsed.value, parsed.repaired)
 
 
-@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+@app.stage(**ENDS)
 def write(checked: Checked, context: Context) -> Written:
     upload = checked.upload
     files.mark_processing(upload.file_id, context.token)
@@ -151,7 +151,7 @@ def write(checked: Checked, context: Context) -> Written:
     return Written(upload, key, sha256(kept).hexdigest(), checked.repaired)
 
 
-@app.stage(policy=POLICY, timeout_s=TIMEOUT_S)
+@app.stage(**ENDS)
 def save(written: Written, context: Context) -> None:
     id = written.upload.file_id
     with files.database() as connection:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from examples.reports.settings import SETTINGS
+from examples.reports.settings import SETTINGS, TIMEOUT_S
 from psycopg.rows import DictRow, dict_row
 
 Connection = psycopg.Connection[DictRow]
@@ -15,8 +15,8 @@ Connection = psycopg.Connection[DictRow]
 @contextmanager
 def database() -> Iterator[Connection]:
     """A transaction: committed at the end of the block, rolled back by whatever is raised in it."""
-    wait_s = max(2, round(SETTINGS.timeout_s))
-    opened = psycopg.connect(SETTINGS.database, row_factory=dict_row, connect_timeout=wait_s)
+    wait_s = max(2, round(SETTINGS[TIMEOUT_S]))
+    opened = psycopg.connect(SETTINGS["store"], row_factory=dict_row, connect_timeout=wait_s)
     with closing(opened), opened:  # psycopg 3.3 leaves it open where the commit fails
         yield opened
 

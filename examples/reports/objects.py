@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import cache
 
 import obstore
-from examples.reports.settings import SETTINGS
+from examples.reports.settings import S3_BUCKET, S3_KEY, S3_SECRET, S3_URL, SETTINGS, TIMEOUT_S
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import S3Store
 
@@ -15,12 +15,12 @@ UPLOADS, REPORTS = "uploads/", "reports/"
 def bucket() -> S3Store:
     """The bucket; its client tries nothing again by itself, and waits no longer than a stage does."""
     return S3Store(
-        SETTINGS.s3_bucket,
-        endpoint=SETTINGS.s3_url,
-        access_key_id=SETTINGS.s3_key,
-        secret_access_key=SETTINGS.s3_secret,
+        SETTINGS[S3_BUCKET],
+        endpoint=SETTINGS[S3_URL],
+        access_key_id=SETTINGS[S3_KEY],
+        secret_access_key=SETTINGS[S3_SECRET],
         region="us-east-1",
-        client_options={"allow_http": True, "timeout": timedelta(seconds=SETTINGS.timeout_s)},
+        client_options={"allow_http": True, "timeout": timedelta(seconds=SETTINGS[TIMEOUT_S])},
         retry_config={"max_retries": 0},
     )
 

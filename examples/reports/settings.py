@@ -1,53 +1,33 @@
-"""What the application is told by its environment; README.md has the table."""
+"""What the application is told by its environment: REPORTS_ and the setting's name in capitals; README.md has the table.
 
-import os
+Perdure finds, checks and shows them, as it does its own: ``perdure config show examples.reports.app:app --origin``.
+"""
+
 import sys
-from collections.abc import Mapping
-from typing import NamedTuple
 
-from perdure import ConfigError
+from perdure import Alias, ConfigError, Setting, load_settings
 
+S3_URL = Setting("s3_url", str, "", "URL", "Where the S3 server is.")
+S3_BUCKET = Setting("s3_bucket", str, "", "name", "The bucket of transcripts and reports.")
+S3_KEY = Setting("s3_key", str, "", "key id", "What the S3 server knows us by.")
+S3_SECRET = Setting("s3_secret", str, "", "key", "The secret to that.", secret=True)
+LLM_URL = Setting("llm_url", str, "", "URL", "Where the model's OpenAI-compatible server is.")
+LLM_KEY = Setting("llm_key", str, "", "key", "What the model's server knows us by.", secret=True)
+LLM_MODEL = Setting("llm_model", str, "", "name", "The model that is asked.")
+TIMEOUT_S = Setting(
+    "timeout_s", float, 180.0, "seconds", "Of a stage, and of whatever it calls.", 0.001
+)
+SCALE = Setting("scale", float, 1.0, "times", "Of waits; less in a demonstration.", 0.000_001)
 
-class Settings(NamedTuple):
-    """Where the three outside systems are, and the two numbers that are not the policy's."""
-
-    database: str
-    s3_url: str
-    s3_bucket: str
-    s3_key: str
-    s3_secret: str
-    llm_url: str
-    llm_key: str
-    llm_model: str
-    timeout_s: float = 180.0  # of a stage, and of whatever it calls: there is no other timeout
-    scale: float = 1.0  # of the waits between attempts; 1 in service, less in a demonstration
-
-
-def settings_of(environment: Mapping[str, str]) -> Settings:
-    """The settings, each from REPORTS_ and its name in capitals."""
-    found: dict[str, str | float] = {}
-    for name, kind in Settings.__annotations__.items():
-        variable = f"REPORTS_{name.upper()}"
-        told = environment.get(variable)
-        if told is None and name in Settings._field_defaults:
-            continue
-        if not told:
-            raise ConfigError(f"{variable} is not set; examples/reports/README.md says what it is")
-        found[name] = told if kind is str else _positive(variable, told)
-    return Settings(**found)
-
-
-def _positive(variable: str, told: str) -> float:
-    try:
-        number = float(told)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ConfigError(f"{variable} is {told!r}; write a number above 0")
-    return number
-
+NEEDED = (S3_URL, S3_BUCKET, S3_KEY, S3_SECRET, LLM_URL, LLM_KEY, LLM_MODEL)
+NAMES = (
+    Alias("store", variable="REPORTS_DATABASE", needed=True),
+    *(Alias(one, variable=f"REPORTS_{one.name.upper()}", needed=True) for one in NEEDED),
+    Alias(TIMEOUT_S, variable="REPORTS_TIMEOUT_S"),
+    Alias(SCALE, variable="REPORTS_SCALE"),
+)
 
 try:
-    SETTINGS = settings_of(os.environ)
+    SETTINGS = load_settings(NAMES)
 except ConfigError as wrong:  # whichever program asks says this and ends
     sys.exit(f"reports: {wrong}")

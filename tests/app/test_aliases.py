@@ -202,3 +202,38 @@ def test_a_setting_that_nobody_declared_is_unknown():
 def test_an_app_takes_settings_and_nothing_else():
     with pytest.raises(ConfigError, match=r"settings of an App is \{\}; it must be a Settings"):
         App(settings={})
+
+
+NEEDED = (
+    Alias("store", variable="DATABASE_URL", needed=True, begins=("postgresql://", "sqlite:")),
+    Alias(KEY, variable="GATEWAY_KEY", key="gateway.key", needed=True),
+    Alias(ATTEMPTS, variable="RETRY_MAX_ATTEMPTS"),
+)
+
+
+def needed(content=None):
+    return load_settings(NEEDED, file_name="daemon.yaml", file_content=content or {})
+
+
+def test_what_is_needed_and_not_there_or_empty_is_named_all_of_it_at_once(monkeypatch):
+    monkeypatch.setenv("GATEWAY_KEY", "")
+    with pytest.raises(ConfigError) as refused:
+        needed()
+    assert [line.partition(";")[0] for line in str(refused.value).splitlines()] == [
+        "DATABASE_URL is not set",
+        "GATEWAY_KEY is not set",
+    ]
+    assert "it is needed: What the gateway knows us by." in str(refused.value)
+
+
+def test_what_is_needed_may_be_set_under_any_of_its_names(monkeypatch):
+    monkeypatch.setenv("PERDURE_STORE", "sqlite:///here.db")
+    settings = needed({"gateway": {"key": "abc"}})
+    assert (settings["store"], settings[KEY], settings[ATTEMPTS]) == ("sqlite:///here.db", "abc", 3)
+
+
+def test_a_value_that_begins_otherwise_is_named_and_not_shown(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "mysql://ann:canary@db/x")
+    with pytest.raises(ConfigError) as refused:
+        needed({"gateway": {"key": "abc"}})
+    assert str(refused.value) == "variable DATABASE_URL must begin with postgresql:// or sqlite:"

@@ -1,8 +1,8 @@
-"""What the log and the metrics say of a whole run: every event with its fields, every story told apart, every number that of
-the store's rows, and no secret.
+"""What the log and the metrics say of a run: every event with its fields, every story told apart, every number that of the
+store's rows, and no secret.
 
-The run is real: the demo's invoices and its upstream, calls behind gates to servers that misbehave, a worker inside this
-process, and people who cancel, retry, discard and hold.
+The run is real: calls behind gates to servers that misbehave, a worker inside this process, and people who cancel, retry,
+discard and hold. `tests/demo/test_log_and_metrics.py` does the same with the demo, whose workers crash and are killed.
 """
 
 import io
@@ -19,10 +19,7 @@ from starlette.testclient import TestClient
 
 from perdure import App, Backoff, GateSettings, Item, Jitter, PaceSettings, StageError
 from perdure.app.surface import gate_control
-from perdure.demo import stages
 from perdure.demo.client import post
-from perdure.demo.script import Fault, write_script
-from perdure.demo.upstream import DemoUpstream
 from perdure.engine.observe import Observers
 from perdure.http import asgi
 from perdure.model.errors import StoreError
@@ -36,7 +33,16 @@ from perdure.rules.policy import Policy
 from perdure.rules.presets import preset
 from perdure.rules.vocabulary import CONVERTER
 from perdure.testing.upstream import Answer, Upstream
-from tests.app.rows_of_run import Rows, check_calls, check_gate, check_lines, check_scrape
+from tests.app.rows_of_run import (
+    Rows,
+    check_figures,
+    check_gate,
+    check_lines,
+    check_scrape,
+    check_shares,
+    figures_in,
+    figures_of,
+)
 from tests.engine.kit import until
 from tests.observers.scraping import Scraped
 from tests.stores.kit import file_in, furnished
@@ -51,9 +57,7 @@ QUICK: Policy = replace(
     vocabulary=CONVERTER,
 )
 GATE = GateSettings(pace=PaceSettings(start_calls=16))
-UPSTREAMS = {"calls": "vendor", "orders": "limiter"}
-# In the process of the test: what would kill it is left out, and what would only take long.
-SCRIPT = write_script(seed=7, items=20, without={Fault.CRASH, Fault.SIGKILL, Fault.HANG})
+UPSTREAMS = {("calls", "ask"): "vendor", ("orders", "ask"): "limiter"}
 
 # Each stands where a secret, an item or an upstream's answer would.
 CANARIES = {
@@ -165,14 +169,9 @@ class Play:
     def play(self, app: App) -> None:
         """Work it all off, with people in between."""
         item = Item({"url": self.urls["well"], "item": CANARIES["item"]}, request_id="req-run")
-        demo = app.get_pipeline(stages.PIPELINE)
-        self.invoices = {
-            number: demo.enqueue({"invoice": number}, owner="acme", request_id=f"req-{number}").id
-            for number in range(1, SCRIPT.items + 1)
-        }
         with app.working(concurrency=16):
             self.run = self.pipe.run([item], name="april", owner="acme")
-            jobs = [app.job(id) for id in (*self.jobs.values(), *self.invoices.values())]
+            jobs = [app.job(id) for id in self.jobs.values()]
             until(lambda: all(one.view().state in TERMINAL for one in jobs), "all have ended")
             self.run.wait(wait_s=60)
             self.waits[0].cancel(reason="not wanted", by="ann")
@@ -188,10 +187,9 @@ class Play:
 
 
 @pytest.fixture
-def play(tmp_path, both, monkeypatch) -> Iterator[tuple[Play, Said, Rows, Scraped]]:
+def play(tmp_path, both) -> Iterator[tuple[Play, Said, Rows, Scraped]]:
     with ExitStack() as stack:
-        monkeypatch.setenv(stages.UPSTREAM, stack.enter_context(DemoUpstream(SCRIPT)).url)
-        app, _ = stages.declare(f"sqlite:///{furnished(file_in(tmp_path))}")
+        app = App(f"sqlite:///{furnished(file_in(tmp_path))}")
         stack.callback(app.close)
         scraper = TestClient(
             asgi(app, hosts=("testserver",)), headers=bearer(app, "read_all", owner="")
@@ -219,7 +217,6 @@ JUDGED = AT_WORK | {
     "attempts_max", "duration_ms", "error_kind", "error_code", "error_message", "gate_state", "raised", "failures",
     "upstream",
 }  # fmt: skip
-BEHIND_A_GATE = {"upstream", "upstream_status", "gate_state"}  # the demo's stages name no upstream
 HAS = {
     EventName.JOB_ENQUEUED: WHOSE | {"count"},
     EventName.JOB_CLAIMED: AT_WORK | {"token"},
@@ -257,24 +254,14 @@ def test_the_log_and_the_metrics_of_a_run_say_what_its_rows_do_and_no_secret(pla
     check_fields(said)
     check_stories(played, said)
     check_forms(said)
-    check_demo(played, rows)
     check_lines(rows, said.lines)
     check_scrape(rows, seen)
-    check_calls(rows, seen, UPSTREAMS)
-    check_gate(rows, seen)
+    check_shares(rows, seen)
+    counted = figures_of(rows, rows.tries, UPSTREAMS)
+    check_figures(figures_in(seen, UPSTREAMS), counted, counted)
+    check_gate(rows, seen, "vendor")
     assert hits(said.text) == hits(seen.text) == []
     check_that_a_lie_is_noticed(said, rows, seen)
-
-
-def check_demo(played: Play, rows: Rows) -> None:
-    """The invoices that the script refuses are dead letters, all others came through what it does to them."""
-    states = {job.id: job.state.value for job in rows.jobs}
-    ends = {number: states[id] for number, id in played.invoices.items()}
-    assert ends == {
-        number: "failed" if number in SCRIPT.refused else "succeeded" for number in ends
-    }
-    struck = {one.kind for job, one in rows.tries if job.pipeline == stages.PIPELINE}
-    assert struck >= {"upstream_unavailable", "rate_limited", "invalid_output", "invalid_request"}
 
 
 def check_that_a_lie_is_noticed(said: Said, rows: Rows, seen: Scraped) -> None:
@@ -282,15 +269,19 @@ def check_that_a_lie_is_noticed(said: Said, rows: Rows, seen: Scraped) -> None:
     retried = said.named(EventName.JOB_RETRIED)[0]
     with pytest.raises(AssertionError):
         check_lines(rows, [line for line in said.lines if line is not retried])
+    counted = figures_of(rows, rows.tries, UPSTREAMS)
     for name, check in (
-        ("perdure_retries_total", check_scrape),
-        ("perdure_upstream_call_seconds_count", lambda *run: check_calls(*run, UPSTREAMS)),
-        ("perdure_gate_held_seconds", check_gate),
+        ("perdure_retries_total", lambda lying: check_scrape(rows, lying)),
+        (
+            "perdure_upstream_call_seconds_count",
+            lambda lying: check_figures(figures_in(lying, UPSTREAMS), counted, counted),
+        ),
+        ("perdure_gate_held_seconds", lambda lying: check_gate(rows, lying, "vendor")),
     ):
         lying = Scraped(seen.text)
         lying.values |= {one: value + 1 for one, value in seen.values.items() if one[0] == name}
         with pytest.raises(AssertionError):
-            check(rows, lying)
+            check(lying)
 
 
 def check_fields(said: Said) -> None:
@@ -299,12 +290,9 @@ def check_fields(said: Said) -> None:
     for line in said.lines:
         name = EventName(line["event"])
         fields = set(line) - {"time", "level", "event"}
-        aliases = CONVERTER.aliases if line.get("pipeline") in UPSTREAMS else {}
-        named = {aliases.get(field) for field in EVENTS[name].fields}
+        named = {CONVERTER.aliases.get(field) for field in EVENTS[name].fields}
         assert fields - named <= set(EVENTS[name].fields), line
         least = EXPIRED if line.get("reason") == "expired" else HAS.get(name, set())
-        if line.get("pipeline") == stages.PIPELINE:
-            least = least - BEHIND_A_GATE
         assert least <= fields, (name, least - fields)
         assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
 

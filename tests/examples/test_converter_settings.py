@@ -204,7 +204,7 @@ def test_what_is_in_force_is_shown_with_its_variable_and_perdure_s_own_name_beat
         ("CIRCUIT_COOLDOWN_MS", "1", "CIRCUIT_COOLDOWN_MS is '1'; it must be at least 1000 ms"),
         ("GATEWAY_URL", "gateway:80", "variable GATEWAY_URL must begin with http:// or https://"),
         ("DATABASE_URL", "mysql://me:canary@x/x", "variable DATABASE_URL must begin with postgres"),
-        ("DATABASE_URL", "", "not set: DATABASE_URL; examples/converter/README.md says"),
+        ("DATABASE_URL", "", "DATABASE_URL is not set; it is needed: "),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused_by_name_with_the_remedy(name, value, words):

@@ -7,13 +7,14 @@ no ``try`` in them. What their exceptions mean, what is tried again and when, sa
 import os
 from typing import Any
 
-from perdure import App, Backoff, Jitter, Pipeline, Policy, Rule
+from perdure import App, Backoff, GateSettings, Jitter, PaceSettings, Pipeline, Policy, Rule
 from perdure.demo.client import post, post_async
 from perdure.demo.upstream import POISON
 from perdure.model.kinds import Kind
 
 UPSTREAM = "PERDURE_DEMO_UPSTREAM"
 PIPELINE = "invoices"
+ARCHIVE = "archive"
 CRASH_STATUS = 3
 STAGE_S = 1.2
 # Shorter than the stage's own time, so that the thread of a hung call is free again soon.
@@ -43,9 +44,11 @@ HURRIED = Policy(
 def declare(url: str | None = None) -> tuple[App, Pipeline]:
     """The demo's app and its pipeline."""
     app = App(url)
-    # Behind no gate: the faults are scripted item by item, and one item's 429 would hold all the others.
     stage = app.stage(policy=HURRIED, timeout_s=STAGE_S)
-    return app, app.pipeline(PIPELINE, *(stage(call) for call in (fetch, extract, store)))
+    # Only the archive has a gate. The others answer 429 item by item, as scripted: one would hold all.
+    app.upstream(ARCHIVE, gate=GateSettings(pace=PaceSettings(start_calls=64)))
+    from_archive = app.stage(policy=HURRIED, timeout_s=STAGE_S, upstream=ARCHIVE)
+    return app, app.pipeline(PIPELINE, from_archive(fetch), stage(extract), stage(store))
 
 
 def fetch(item: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The API as its users meet it: who is let in, what is refused in which words, and what is shown."""
 
+import re
 import runpy
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ from examples.reports.faults import FAULTS, Fault, s3_refusal
 from tests.examples.reports.conftest import ROOT
 from tests.stories.kit import until
 
-from perdure import ConfigError
+from perdure import ConfigError, load_settings
 
 
 def problem(answer) -> tuple[int, str]:
@@ -153,18 +154,26 @@ def test_health_knows_whether_files_still_go_after_their_jobs(reports, monkeypat
     assert reports.front.get("/health").status_code == 200
 
 
-def test_a_setting_that_is_missing_or_wrong_is_named(reports):
-    from examples.reports.settings import Settings, settings_of
+def test_a_setting_that_is_missing_or_wrong_is_named(reports, monkeypatch):
+    from examples.reports.settings import NAMES, TIMEOUT_S
 
-    good = {f"REPORTS_{name.upper()}": "1" for name in Settings._fields}
-    assert settings_of(good).timeout_s == 1.0
-    unset = {name: text for name, text in good.items() if name != "REPORTS_LLM_URL"}
-    with pytest.raises(ConfigError, match="REPORTS_LLM_URL is not set"):
-        settings_of(unset)
+    monkeypatch.setenv("REPORTS_TIMEOUT_S", "1")
+    assert load_settings(NAMES)[TIMEOUT_S] == 1.0
     for wrong in ("soon", "0", "-1", "nan", "inf"):
+        monkeypatch.setenv("REPORTS_TIMEOUT_S", wrong)
         with pytest.raises(ConfigError, match=f"REPORTS_TIMEOUT_S is '{wrong}'"):
-            settings_of({**good, "REPORTS_TIMEOUT_S": wrong})
-    assert settings_of({k: v for k, v in good.items() if "TIME" not in k}).timeout_s == 180.0
+            load_settings(NAMES)
+    monkeypatch.delenv("REPORTS_TIMEOUT_S")
+    assert load_settings(NAMES)[TIMEOUT_S] == 180.0
+    for name in ("REPORTS_LLM_URL", "REPORTS_S3_SECRET", "REPORTS_DATABASE"):
+        monkeypatch.delenv(name)
+    with pytest.raises(ConfigError) as refused:
+        load_settings(NAMES)
+    assert re.findall(r"^(\w+) is not set; it is needed: ", str(refused.value), re.MULTILINE) == [
+        "REPORTS_DATABASE",
+        "REPORTS_S3_SECRET",
+        "REPORTS_LLM_URL",
+    ]
 
 
 def test_a_program_without_its_settings_ends_with_a_sentence(reports, monkeypatch):

@@ -116,7 +116,7 @@ def test_5_there_is_one_timeout_and_every_client_has_it(working):
     here = Path(inspect.getfile(working.module["app"])).parent
     sources = [(here / f"{one}.py").read_text() for one in ("app", "files", "objects", "report")]
     assert not [found for text in sources for found in re.findall(r".*timeout\w*\W{1,5}\d.*", text)]
-    assert sum("SETTINGS.timeout_s" in text for text in sources) == 3
+    assert sum("SETTINGS[TIMEOUT_S]" in text for text in sources) == 3
 
 
 # -- 6: what people see while a job waits -----------------------------------------------------------

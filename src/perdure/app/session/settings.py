@@ -45,13 +45,15 @@ class Alias:
 
     ``setting`` is the name of one of Perdure's, or a `Setting` of the application's own. ``key`` has dots between the
     tables of the file and the key. ``unit`` is the one in which the application has a setting of seconds: ms, s, min, h
-    or d.
+    or d. One that is ``needed`` must be set by somebody, and not be empty; ``begins`` are the ways in which it may begin.
     """
 
     setting: str | Setting[Any]
     variable: str | None = None
     key: str | None = None
     unit: str | None = None
+    needed: bool = False
+    begins: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -123,7 +125,21 @@ def load_settings(
         },
         mistakes=tuple(_unknown_keys(content, file, known)),
     )
-    return Settings(resolve(os.environ, {}, aliased), aliased.own)
+    settings = Settings(resolve(os.environ, {}, aliased), aliased.own)
+    missing = list(_missing(known, settings))
+    if missing:
+        raise ConfigError("\n".join(missing))
+    return settings
+
+
+def _missing(aliases: tuple[Alias, ...], settings: Settings) -> Iterator[str]:
+    """What is not set and has to be, or begins as it may not; the value itself may have a password in it."""
+    for one in aliases:
+        settled = settings.settled[one.name]
+        if one.needed and (settled.origin.source == "default" or settled.value == ""):
+            yield f"{one.variable or one.key} is not set; it is needed: {settings.table[one.name].help}"
+        elif settled.value and one.begins and not str(settled.value).startswith(one.begins):
+            yield f"{settled.origin.says} must begin with {' or '.join(one.begins)}"
 
 
 def _origin(alias: Alias, file: str = "") -> SettingOrigin:
