@@ -18,6 +18,7 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from time import perf_counter
 from typing import Protocol
@@ -241,7 +242,9 @@ class Pump:
         """Attempts that their stages may have recorded themselves: what is stored decides."""
         if not self._completions:
             return
-        for record, answer in self._completions.once(self._record_apart, leaving=self._draining):
+        for record, answer in self._completions.once(
+            partial(self._record_of, alone=True), leaving=self._draining
+        ):
             claim = self._in_hand.get(record.no)
             if claim is None or claim.token != record.token:
                 if not isinstance(answer, Busy):
@@ -251,9 +254,6 @@ class Pump:
                 self._left_open.add((record.no, record.token))
             else:
                 self._deliver([record], [answer])
-
-    def _record_apart(self, one: Finished) -> Record:
-        return self._record_of(one, alone=True)
 
     def _record_of(self, one: Finished, *, alone: bool = False) -> Record:
         claim = one.claim
