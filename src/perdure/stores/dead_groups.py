@@ -1,16 +1,17 @@
 """Dead letters in groups, counted by looking at them: for filters that the tallies cannot answer; the same on every store.
 
 Groups are of all dead letters, however many steps that takes; up to `DEAD_ROWS_MAX` are still few, so that the steps do not
-lead over what has succeeded.
+lead over what has succeeded. A preview counts what a filter means, and gives up after `STEPS_MAX` steps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.nouns import replace
 from perdure.model.states import State
-from perdure.model.views import DeadGroup
+from perdure.model.views import DeadGroup, FailureGroup, Preview
 from perdure.stores.job_lists import (
     CODE,
     DETAIL,
@@ -20,7 +21,9 @@ from perdure.stores.job_lists import (
     KIND,
     LOOK_ROWS_MAX,
     MESSAGE,
+    OWNED_ROWS_MAX,
     PIPELINE,
+    REASON,
     STAGE,
     Choice,
     Dialect,
@@ -28,6 +31,7 @@ from perdure.stores.job_lists import (
 )
 from perdure.stores.rows import Row, dead_group_out
 
+STEPS_MAX = 12  # of a preview, the first ones small
 DEAD_ROWS_MAX = 1_000_000  # numbers alone, from an index: a second or so
 
 
@@ -80,3 +84,29 @@ class _Group:
         self.count += 1
         self.first_at = min(self.first_at, ended_at)
         self.last_at = max(self.last_at, ended_at)
+
+
+def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
+    """How many jobs a filter means and how those have ended; capped when there may be more."""
+    seen: list[Row] = []
+    capped = False
+    steps_max = STEPS_MAX + (count_max // OWNED_ROWS_MAX if choice.chosen.owner else 0)
+    for steps, rows in enumerate(choice.rows(fetch, limit=count_max + 1, before=None), start=1):
+        seen += rows
+        capped = len(seen) > count_max or steps >= steps_max
+        if capped:
+            break
+    return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
+
+
+def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
+    """Failed jobs that ended alike, most frequent first."""
+    ids: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in rows:
+        if row[REASON] is not None:
+            place = (row[PIPELINE], row[STAGE], row[REASON], row[KIND] or "")
+            ids.setdefault(place, []).append(row[ID])
+    groups = [FailureGroup(*place, len(some), min(some)) for place, some in ids.items()]
+    return tuple(
+        sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
+    )

@@ -16,8 +16,8 @@ If a filter names both an owner and a run, the run leads if it is the owner's ow
 
 The first step is small, as most pages are full at once; the later ones grow. A listing goes on until its page
 is full or nothing is left: a page that is shorter than was asked for is the last one, and going on below
-the last number of a full one neither leaves out nor repeats. A preview gives up after `STEPS_MAX` steps and
-says so.
+the last number of a full one neither leaves out nor repeats. A preview (`dead_groups.py`) gives up
+after some steps and says so.
 
 The text of a filter is compared here and not in SQL, which knows upper and lower case for ASCII only
 (SQLite) or as the server's locale has it (PostgreSQL). Values are always bound; the pieces of SQL below and
@@ -35,7 +35,7 @@ from perdure.model.errors import CallerError, StoreDamaged
 from perdure.model.filters import JobFilter
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.states import State
-from perdure.model.views import ChangedJob, FailureGroup, JobView, Preview
+from perdure.model.views import ChangedJob, JobView
 from perdure.stores.columns import JOB
 from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, job_out
@@ -43,7 +43,6 @@ from perdure.stores.rows import Row, job_out
 LOOK_ROWS_MAX = 20_000  # tens of milliseconds on either store
 NEWEST_ROWS = 1_000  # in which the chosen are looked for before anybody asks whether they are few
 OWNED_ROWS_MAX = 250  # up to four rows are touched for each, such as a job, its lane and its input
-STEPS_MAX = 12  # of a preview, the first ones small
 NO_MAX = 2**63 - 1
 
 Fetch = Callable[[str, Mapping[str, object]], Sequence[Row]]
@@ -359,32 +358,6 @@ def _views(nos: Iterator[int], whole: FetchWhole, limit: int) -> list[JobView]:
         views = {view.no: view for view in map(_readable, whole(some)) if view is not None}
         found += [views[no] for no in some if no in views]
     return found
-
-
-def preview(choice: Choice, fetch: Fetch, *, count_max: int) -> Preview:
-    """How many jobs a filter means and how those have ended; capped when there may be more."""
-    seen: list[Row] = []
-    capped = False
-    steps_max = STEPS_MAX + (count_max // OWNED_ROWS_MAX if choice.chosen.owner else 0)
-    for steps, rows in enumerate(choice.rows(fetch, limit=count_max + 1, before=None), start=1):
-        seen += rows
-        capped = len(seen) > count_max or steps >= steps_max
-        if capped:
-            break
-    return Preview(min(len(seen), count_max), capped, _groups(seen[:count_max]))
-
-
-def _groups(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
-    """Failed jobs that ended alike, most frequent first."""
-    ids: dict[tuple[str, str, str, str], list[str]] = {}
-    for row in rows:
-        if row[REASON] is not None:
-            place = (row[PIPELINE], row[STAGE], row[REASON], row[KIND] or "")
-            ids.setdefault(place, []).append(row[ID])
-    groups = [FailureGroup(*place, len(some), min(some)) for place, some in ids.items()]
-    return tuple(
-        sorted(groups, key=lambda one: (-one.count, one.pipeline, one.stage, one.reason, one.kind))
-    )
 
 
 def _says(row: Row, wanted: str) -> bool:

@@ -57,6 +57,7 @@ from perdure.stores.columns import (
     SCHEDULE,
     WORKER,
 )
+from perdure.stores.dead_groups import preview
 from perdure.stores.job_lists import NO_MAX, Choice, Dialect, Fetch, FetchWhole
 from perdure.stores.moments import from_us, to_us
 from perdure.stores.rows import Row, job_out, lanes_out
@@ -129,7 +130,7 @@ class SharedReader(ABC):
     def preview(self, chosen: JobFilter, *, count_max: int = COUNT_MAX) -> Preview:
         """How many jobs a filter means, counted up to a bound, and how those have ended."""
         with self._snapshot() as fetch:
-            return job_lists.preview(Choice(chosen, self._dialect), fetch, count_max=count_max)
+            return preview(Choice(chosen, self._dialect), fetch, count_max=count_max)
 
     def depths(self) -> list[Depth]:
         """How many jobs stand where, by queue, pipeline and stage."""

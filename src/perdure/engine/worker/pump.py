@@ -18,6 +18,7 @@ If the store declares this worker dead, `WorkerDead` leaves `once` and the proce
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from time import perf_counter
 from typing import Protocol
@@ -241,7 +242,8 @@ class Pump:
         """Attempts that their stages may have recorded themselves: what is stored decides."""
         if not self._completions:
             return
-        for record, answer in self._completions.once(self._record_apart, leaving=self._draining):
+        judge = partial(self._record_of, alone=True)
+        for record, answer in self._completions.once(judge, leaving=self._draining):
             claim = self._in_hand.get(record.no)
             if claim is None or claim.token != record.token:
                 if not isinstance(answer, Busy):
@@ -251,9 +253,6 @@ class Pump:
                 self._left_open.add((record.no, record.token))
             else:
                 self._deliver([record], [answer])
-
-    def _record_apart(self, one: Finished) -> Record:
-        return self._record_of(one, alone=True)
 
     def _record_of(self, one: Finished, *, alone: bool = False) -> Record:
         claim = one.claim
@@ -339,8 +338,7 @@ class Pump:
         if self._gates is not None:
             self._gates.look()
         self._unsure = False
-        known = self._known()
-        self._take_up([one for one in held if (one.no, one.token) not in known])
+        self._take_up([one for one in held if (one.no, one.token) not in self._known()])
 
     def _known(self) -> set[tuple[int, int]]:
         """The claims whose news has come: those in our hands, and those that we have left to whoever settles lost jobs."""
@@ -359,8 +357,7 @@ class Pump:
                 defect = defect or error
                 continue
             claim = self._in_hand.pop(record.no)
-            if record.state in TERMINAL and self._is_of_run(claim):
-                self._run_jobs_ended += 1
+            self._run_jobs_ended += record.state in TERMINAL and self._is_of_run(claim)
             self._used.pop(record.no, None)
             self._observers.tell_settled(record, answer)
             if isinstance(answer, Receipt) and answer.claim is not None:
@@ -416,5 +413,5 @@ class Pump:
 
 def _damage_evidence(damage: str) -> Evidence:
     """Why a job whose row cannot be read is not run: running it again would not mend the row."""
-    message = f"the stored job is damaged: {damage}"
-    return Evidence(("perdure.RowDamaged",), message, kind=Kind.INPUT_INVALID)
+    words = f"the stored job is damaged: {damage}"
+    return Evidence(("perdure.RowDamaged",), words, kind=Kind.INPUT_INVALID)
