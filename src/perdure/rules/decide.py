@@ -332,9 +332,8 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 def _hand_over(case: _Case, text: str) -> HandOver:
     """Due when the upstream says; else no sooner than a retry here: a worker's first try comes after a failure, too."""
     why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
-    hinted = case.hint_s is not None
     delay_s = case.hint_s or _delay(case, case.seen.failures + 1).total_s
-    return HandOver(delay_s, case.failure.kind, why, _hold(case), hinted=hinted)
+    return HandOver(delay_s, case.failure.kind, why, _hold(case), hinted=case.hint_s is not None)
 
 
 def _fail(
