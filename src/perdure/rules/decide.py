@@ -331,9 +331,12 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 
 def _hand_over(case: _Case, text: str) -> HandOver:
     """Due when the upstream says; else no sooner than a retry here: a worker's first try comes after a failure, too."""
-    why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
-    delay_s = case.hint_s or _delay(case, case.seen.failures + 1).total_s
-    return HandOver(delay_s, case.failure.kind, why, _hold(case), hinted=case.hint_s is not None)
+    sentence = f"hand over to a durable job: {words(case.failure)}; {text}"
+    if case.hint_s is not None:
+        why = _why(case, sentence)
+        return HandOver(case.hint_s, case.failure.kind, why, _hold(case), hinted=True)
+    delay = _delay(case, case.seen.failures + 1)
+    return HandOver(delay.total_s, case.failure.kind, _why(case, sentence + delay.note, delay))
 
 
 def _fail(
