@@ -302,6 +302,16 @@ def test_dead_letters_are_retried_by_filter_with_payloads_by_key(app, works, tmp
     assert app._session.opened.reader.audit() == []
 
 
+def test_what_was_exported_is_retried_with_its_items_corrected(app, works, tmp_path):
+    refs = works.dead(-1, -2)
+    file = tmp_path / "dead.jsonl"
+    assert app.dead.export(file) == 2
+    file.write_text(file.read_text().replace('"item":{"n":-', '"item":{"n":'))
+    assert app.jobs.retry(pipeline="p", payloads=file).wait(wait_s=30).done == 2
+    works.work()
+    assert [ref.view().state for ref in refs] == [State.SUCCEEDED, State.SUCCEEDED]
+
+
 def test_dead_letters_are_retried_where_they_stand_and_in_no_run(app, works):
     works.dead(-1, -2)
     bulk = app.jobs.retry(from_start=True, by="ann").wait(wait_s=30)
@@ -314,6 +324,8 @@ WRONG_FILES = [
     ("[1]\n", "payload 1 is no "),
     ('{"key": 1, "payload": 1}\n', "payload 1 is no "),
     ('{"key": "a"}\n', "payload 1 is no "),
+    ('{"key": "a", "item": {"n": 1}, "payload": {"n": 1}}\n', "payload 1 is no "),
+    ('{"id": "01a", "key": null, "item": {"n": 1}}\n', "payload 1 is of a letter without a key; correct that one by its id: perdure jobs retry 01a "),
     ('{"key": "a", "payload": {"n": 1}, "more": 1}\n', "payload 1 is no "),
     ('{"key": "a", "payload": {"n": 1}}\n{"key": "a", "payload": {"n": 2}}\n', "the key 'a' once more"),
     ('{"key": "a", "payload": {"n": "x"}}\n', "the payload of key 'a' is refused: the item does not fit"),

@@ -98,6 +98,16 @@ def test_what_is_the_runs_to_say_no_item_says(app, works, own):
         works.pipe.run([Item({"n": 1}, **own)], name="own")
 
 
+def test_a_nameless_run_whose_first_item_is_refused_is_not_made(app, works):
+    with pytest.raises(PayloadRefused, match=r"^item 1 of the run: it has no field 'id'"):
+        works.pipe.run(items(3), key="id")
+    assert app.runs() == []
+    skipped = []
+    run = works.pipe.run(items(3), key="id", bad=lambda place, refused: skipped.append(place))
+    assert (skipped, run.fed.items, run.fed.created) == ([0, 1, 2], 3, 0)
+    assert works.pipe.run(items(3), key="n").fed.created == 3
+
+
 def test_a_second_call_goes_on_and_repeats_nothing(app, works):
     run = works.pipe.run(items(10), name="batch")
     assert run.fed is not None

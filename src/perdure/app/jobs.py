@@ -179,20 +179,26 @@ class Jobs:
 
 
 def payloads_in(path: Path) -> dict[str, Any]:
-    """The corrected items of a .jsonl file by key: a line {"key": …, "payload": …} each."""
+    """The corrected items of a .jsonl file by key: a line {"key": …, "payload": …} each, or one that `dead export` wrote."""
     found: dict[str, Any] = {}
     for place, read in enumerate(items_in(path, "jsonl"), start=1):
         if isinstance(read, Unreadable):
             raise CallerError(read.why)
-        line = read.item
-        key = line.get("key") if isinstance(line, dict) else None
-        if not isinstance(key, str) or set(line) != {"key", "payload"}:
+        line = read.item if isinstance(read.item, dict) else {}
+        key, exported = line.get("key"), "item" in line and "payload" not in line
+        if exported and key is None and "id" in line:
             raise CallerError(
-                f'{path}: payload {place} is no {{"key": text, "payload": item}}; write one such object a line'
+                f"{path}: payload {place} is of a letter without a key; correct that one by its id: "
+                f"perdure jobs retry {line['id']} --payload FILE"
+            )
+        if not isinstance(key, str) or not (exported or set(line) == {"key", "payload"}):
+            raise CallerError(
+                f'{path}: payload {place} is no {{"key": text, "payload": item}}; write one such object a line, '
+                "or a line as perdure dead export writes it"
             )
         if key in found:
             raise CallerError(
                 f"{path}: payload {place} has the key {key!r} once more; give it once"
             )
-        found[key] = line["payload"]
+        found[key] = line["item"] if exported else line["payload"]
     return found

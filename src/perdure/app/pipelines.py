@@ -12,7 +12,13 @@ from perdure.app.files.items import items_of
 from perdure.app.job_refs import Called, JobRef, called_of
 from perdure.app.runs import Run, given_options
 from perdure.app.session.session import Session
-from perdure.engine.batch.feeding import BACKLOG_MAX, Feeder, FeedTerms, feed_whole
+from perdure.engine.batch.feeding import (
+    BACKLOG_MAX,
+    Feeder,
+    FeedTerms,
+    check_first,
+    feed_whole,
+)
 from perdure.engine.call import CallTerms
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import LaidPipeline, shortest_s
@@ -272,6 +278,8 @@ class Pipeline:
     ) -> Run:
         session, runs = self._session, self._session.runs
         session.make_ready()
+        if name is None:  # nobody could go on with a run that has no item
+            items = check_first(items, self._laid, session.ids, terms)
         begun = runs.open(
             self._laid, session.ids, name=name, owner=terms.owner, options=options, deed=Deed("app")
         )

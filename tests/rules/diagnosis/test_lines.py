@@ -38,8 +38,8 @@ def flow(minutes_ago: int = 1, **counts: int) -> Flow:
     return Flow("p", "one", minute, *numbers)
 
 
-def death(letters: int) -> DeathCount:
-    return DeathCount("p", "one", FailedReason.FATAL, "auth", "auth", letters, letters)
+def death(letters: int, reason: FailedReason = FailedReason.FATAL) -> DeathCount:
+    return DeathCount("p", "one", reason, "auth", "auth", letters, letters)
 
 
 def depth(processing: int) -> Depth:
@@ -127,6 +127,7 @@ LINES = [
     (unmoved_work.dead_diagnosis([], []), "ok", "0 in all"),
     (unmoved_work.dead_diagnosis([flow(failed=9)], [death(9)]), "ok", "9 in all, 9 in the last hour"),
     (unmoved_work.dead_diagnosis([flow(failed=9), flow(2, failed=1)], [death(12)]), "warn", "10 more in the last hour, 12 in all: p/one auth 12"),
+    (unmoved_work.dead_diagnosis([flow(failed=11)], [death(4), death(7, FailedReason.EXHAUSTED)]), "warn", "11 in all: p/one auth 11"),
     (unmoved_work.dead_diagnosis([flow(failed=15, revived=6)], [death(9)]), "ok", ""),
     (unmoved_work.runs_diagnosis([], 2), "ok", "2 under way"),
     (unmoved_work.runs_diagnosis(["run march is fed by nobody"], 2), "warn", "run march"),

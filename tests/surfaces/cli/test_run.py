@@ -181,6 +181,25 @@ def test_a_key_that_no_item_has_is_answered_with_the_fields_that_they_have(story
     )
 
 
+def test_a_new_run_whose_first_item_is_refused_is_not_made(story):
+    write_items(story, [{"n": 1, "name": "a"}])
+    done = run(story, "--key", "nokey", "--no-work", "--new")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "perdure: item 1 of the run: items.jsonl line 1: it has no field 'nokey' to name it; its fields are: n, name; "
+        "call it again with another --key, or with none\n"
+    )
+    (story.folder / "items.jsonl").write_text("{oops\n")
+    done = run(story, "--no-work", "--new")
+    assert done.returncode == 2
+    assert done.stderr.startswith("perdure: item 1 of the run: items.jsonl line 1 is no JSON value")
+    assert done.stderr.endswith("; mend it, or pass --skip-bad\n")
+    write_items(story, [{"n": 1}])
+    assert run(story, "--new", "--key", "n").returncode == 0
+    listed = story.perdure("runs", "list", "--json")
+    assert len(json.loads(listed.stdout)) == 1
+
+
 @pytest.mark.story
 @on_both
 def test_a_batch_is_completed_and_the_same_command_repeats_nothing(story):

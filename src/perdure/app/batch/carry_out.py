@@ -33,7 +33,15 @@ from perdure.app.batch.worker_process import Hired
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Sink
 from perdure.engine.attempt.threads import Pool
-from perdure.engine.batch.feeding import BACKLOG_MAX, Bad, Fed, Feeder, FeedTerms, feed_whole
+from perdure.engine.batch.feeding import (
+    BACKLOG_MAX,
+    Bad,
+    Fed,
+    Feeder,
+    FeedTerms,
+    check_first,
+    feed_whole,
+)
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key
@@ -99,6 +107,23 @@ def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> Ru
                 if sink is not None:
                     sink.withdraw()
         return outcome
+
+
+def with_first_checked(pipe: Pipeline, order: RunRequest) -> RunRequest:
+    """The same, for a run that is certainly new: an item that is refused at the very beginning leaves no run behind."""
+    pipe._session.make_ready()
+    ids, terms = pipe._session.ids, _terms(pipe, order)
+    return replace(order, items=check_first(order.items, pipe._laid, ids, terms))
+
+
+def _terms(pipe: Pipeline, order: RunRequest) -> FeedTerms:
+    return FeedTerms(
+        owner=order.owner,
+        key=order.key,
+        fair=pipe._is_fair,
+        backlog_max=order.backlog_max,
+        bad=order.bad,
+    )
 
 
 def _never() -> bool:
@@ -358,14 +383,7 @@ class _Batch:
     def _feed(self) -> Fed:
         if self._begun is None:
             return Fed(whole=False)
-        order = self.order
-        terms = FeedTerms(
-            owner=order.owner,
-            key=order.key,
-            fair=self._pipe._is_fair,
-            backlog_max=order.backlog_max,
-            bad=order.bad,
-        )
+        terms = _terms(self._pipe, self.order)
         self._feeder = Feeder(
             self._runs, self._laid, self._begun, self._items(), ids=self._session.ids, terms=terms
         )

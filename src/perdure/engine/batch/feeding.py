@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, structs
@@ -282,37 +283,15 @@ class Feeder:
 
     def _job(self, position: int, item: Any) -> NewJob | None:
         try:
-            job = self._new_job(item.item if isinstance(item, FileItem) else item)
-        except PayloadRefused as error:
-            refused = (
-                PayloadRefused(f"{item.where}: {error}") if isinstance(item, FileItem) else error
-            )
+            job = _job_from(item, self._laid, self._ids, self._terms)
+        except PayloadRefused as refused:
             if self._terms.bad is None:
-                raise PayloadRefused(f"item {position + 1} of the run: {refused}") from None
+                raise _refused_at(position, refused) from None
             self._terms.bad(position, refused)
             self.fed = replace(self.fed, skipped=self.fed.skipped + 1)
             return None
         key = job.key or key_from_position(position, job.payload_json)
         return structs.replace(job, run=self.run.no, lane=self._opened.lane, key=key)
-
-    def _new_job(self, item: Any) -> NewJob:
-        if isinstance(item, Unreadable):
-            raise PayloadRefused(item.why)
-        terms = self._terms
-        own = _own_options(item) if isinstance(item, Item) else {}
-        payload = item.payload if isinstance(item, Item) else item
-        key = None if "key" in own else key_from_item(terms.key, payload)
-        request_id = None if "request_id" in own else _request_id(terms.request_id, payload)
-        options: dict[str, Any] = {
-            "owner": terms.owner,
-            "key": key,
-            "priority": terms.priority,
-            "deadline_s": terms.deadline_s,
-            "tokens": terms.tokens,
-            "fair": terms.fair,
-            "request_id": request_id,
-        }
-        return new_job(self._ids, self._laid, payload, **{**options, **own})
 
     def _room(self, run: RunView) -> int:
         backlog_max = self._terms.backlog_max
@@ -390,6 +369,54 @@ def _signs(feeder: Feeder) -> Iterator[None]:
         yield
     finally:
         over.set()
+
+
+def check_first(
+    items: Iterable[Any], laid: LaidPipeline, ids: Ids, terms: FeedTerms
+) -> Iterator[Any]:
+    """The same items, when the first of them can be fed; else what it is refused for, before a run is made for it."""
+    rest = iter(items)
+    for first in rest:
+        if terms.bad is None and not isinstance(first, NothingNow):
+            try:
+                _job_from(first, laid, ids, terms)
+            except PayloadRefused as refused:
+                raise _refused_at(0, refused) from None
+        return chain([first], rest)
+    return rest
+
+
+def _refused_at(position: int, refused: PayloadRefused) -> PayloadRefused:
+    return PayloadRefused(f"item {position + 1} of the run: {refused}")
+
+
+def _job_from(item: Any, laid: LaidPipeline, ids: Ids, terms: FeedTerms) -> NewJob:
+    """A job without a place in a run yet; what is refused of a file names the line."""
+    if not isinstance(item, FileItem):
+        return _new_job(item, laid, ids, terms)
+    try:
+        return _new_job(item.item, laid, ids, terms)
+    except PayloadRefused as refused:
+        raise PayloadRefused(f"{item.where}: {refused}") from None
+
+
+def _new_job(item: Any, laid: LaidPipeline, ids: Ids, terms: FeedTerms) -> NewJob:
+    if isinstance(item, Unreadable):
+        raise PayloadRefused(item.why)
+    own = _own_options(item) if isinstance(item, Item) else {}
+    payload = item.payload if isinstance(item, Item) else item
+    key = None if "key" in own else key_from_item(terms.key, payload)
+    request_id = None if "request_id" in own else _request_id(terms.request_id, payload)
+    options: dict[str, Any] = {
+        "owner": terms.owner,
+        "key": key,
+        "priority": terms.priority,
+        "deadline_s": terms.deadline_s,
+        "tokens": terms.tokens,
+        "fair": terms.fair,
+        "request_id": request_id,
+    }
+    return new_job(ids, laid, payload, **{**options, **own})
 
 
 def _own_options(item: Item) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Work that does not move: gates, dead letters, runs without a feeder, lanes that nobody serves."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -60,11 +61,11 @@ def dead_diagnosis(hour: Sequence[Flow], deaths: Sequence[DeathCount]) -> Diagno
     letters = sum(one.letters for one in deaths)
     if came - left >= LETTERS_PER_HOUR_WARN:
         places = {(one.pipeline, one.stage) for one in hour if one.failed}
-        told = [
-            f"{one.pipeline}/{one.stage} {one.kind} {one.letters}"
-            for one in sorted(deaths, key=lambda one: -one.letters)
-            if one.letters and (one.pipeline, one.stage) in places
-        ]
+        counts: Counter[str] = Counter()
+        for one in deaths:  # one group may have died for several reasons, or under several codes
+            if (one.pipeline, one.stage) in places:
+                counts[f"{one.pipeline}/{one.stage} {one.kind}"] += one.letters
+        told = [f"{group} {count}" for group, count in counts.most_common() if count]
         return warn(
             "dead_letters",
             f"{came - left} more in the last hour, {letters} in all: {first_few(told)}",

@@ -108,7 +108,7 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
 @click.option(
     "--payloads",
     metavar="FILE",
-    help='JSON lines of {"key": …, "payload": …}: corrected items by key; needs --app.',
+    help='JSON lines of {"key": …, "payload": …}, or of `dead export`: corrected items by key; needs --app.',
 )
 @click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
 def retry(

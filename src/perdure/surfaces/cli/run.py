@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from perdure.app import Pipeline, load_pipeline
-from perdure.app.batch.carry_out import RunRequest, carry_out
+from perdure.app.batch.carry_out import RunRequest, carry_out, with_first_checked
 from perdure.app.batch.outcome import LeftAtOnce, RunOutcome
 from perdure.app.files.items import FORMS, items_from, items_in, lively
 from perdure.model.errors import CallerError, PayloadRefused
@@ -33,6 +33,7 @@ from perdure.surfaces.cli.options import (
 from perdure.surfaces.cli.run_files import Files, checked_files, lines_about_other_runs
 from perdure.surfaces.cli.run_panel import lines, panel
 from perdure.surfaces.cli.run_summary import (
+    error_words,
     plain_outcome,
     resume,
     summary_lines,
@@ -207,10 +208,6 @@ def _carry_out(
     name = named
     if chosen["new"]:
         name = named or pipe._session.ids.next()
-        _tell_new(pipe, files, name, chosen["owner"])
-    ours = (pipe.name, chosen["owner"], name)
-    for line in lines_about_other_runs(files, pipe._session, goes_on=ours):
-        click.echo(line, err=True)
     order = RunRequest(
         items=_items(files.items, chosen["form"]),
         name=name,
@@ -227,6 +224,15 @@ def _carry_out(
         knows=lambda elsewhere: description(pipe._session, elsewhere),
         **({} if chosen["backlog"] is None else {"backlog_max": chosen["backlog"]}),
     )
+    if named is None and (
+        files.items == "-" or Path(files.items).is_file()
+    ):  # a pipe may be silent
+        order = _checked(pipe, order)
+    if chosen["new"]:
+        _tell_new(pipe, files, name or "", chosen["owner"])
+    ours = (pipe.name, chosen["owner"], name)
+    for line in lines_about_other_runs(files, pipe._session, goes_on=ours):
+        click.echo(line, err=True)
     try:
         with screen(panel, None if as_json else lines, err=as_json) as (show, hear, on_terminal):
             heard = replace(order, aside=on_terminal, hear=hear)
@@ -252,6 +258,13 @@ def _carry_out(
     for line in complaints:
         click.echo(line, err=True)
     sys.exit(code)
+
+
+def _checked(pipe: Pipeline, order: RunRequest) -> RunRequest:
+    try:
+        return with_first_checked(pipe, order)
+    except PayloadRefused as refused:
+        raise PayloadRefused(error_words(refused)) from None
 
 
 def _tell_new(pipe: Pipeline, files: Files, name: str, owner: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from perdure.app.batch.outcome import RunOutcome
-from perdure.model.errors import PayloadRefused
+from perdure.model.errors import PayloadRefused, PerdureError
 from perdure.model.runs import RunStatus, RunView, usd_text
 from perdure.model.views import DeadGroup
 from perdure.surfaces.cli.options import command
@@ -76,19 +76,25 @@ def ways_on(run: RunView, again: str) -> str:
     return f"{first}Go on with: {again}"
 
 
+def error_words(error: PerdureError | None) -> str:
+    """What has ended the feeding, and what to do about it."""
+    if _WRONG_KEY.match(str(error)):
+        return f"{error}; call it again with another --key, or with none"
+    return (
+        f"{error}; mend it, or pass --skip-bad" if isinstance(error, PayloadRefused) else f"{error}"
+    )
+
+
 def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[str], list[str]]:
     """The summary in words, a line each, and what belongs on standard error."""
     complaints = []
-    remedy = "; mend it, or pass --skip-bad" if isinstance(outcome.error, PayloadRefused) else ""
     if outcome.refused:
         complaints.append(f"perdure: {outcome.refused}")
     if _WRONG_KEY.match(str(outcome.error)):  # the same command would say the same
-        complaints.append(
-            f"perdure: {outcome.error}; call it again with another --key, or with none"
-        )
+        complaints.append(f"perdure: {error_words(outcome.error)}")
     elif outcome.error is not None:
         complaints.append(
-            f"perdure: {outcome.error}{remedy}. {outcome.run.counts.total:,} items are in and kept; "
+            f"perdure: {error_words(outcome.error)}. {outcome.run.counts.total:,} items are in and kept; "
             f"go on with: {again}"
         )
     elif outcome.interrupted:
