@@ -331,12 +331,11 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 
 def _hand_over(case: _Case, text: str) -> HandOver:
     """Due when the upstream says; else no sooner than a retry here: a worker's first try comes after a failure, too."""
-    sentence = f"hand over to a durable job: {words(case.failure)}; {text}"
+    told = f"hand over to a durable job: {words(case.failure)}; {text}"
     if case.hint_s is not None:
-        why = _why(case, sentence)
-        return HandOver(case.hint_s, case.failure.kind, why, _hold(case), hinted=True)
+        return HandOver(case.hint_s, case.failure.kind, _why(case, told), _hold(case), hinted=True)
     delay = _delay(case, case.seen.failures + 1)
-    return HandOver(delay.total_s, case.failure.kind, _why(case, sentence + delay.note, delay))
+    return HandOver(delay.total_s, case.failure.kind, _why(case, told + delay.note, delay))
 
 
 def _fail(
@@ -410,10 +409,8 @@ def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:
     if own_s is not None:
         return own_s, ""
     did = "raised" if isinstance(answer, BaseException) else "answered"
-    return (
-        None,
-        f"; own_delay {did} {safe_line(short_text(answer))}, so the policy's curve was used",
-    )
+    note = f"; own_delay {did} {safe_line(short_text(answer))}, so the policy's curve was used"
+    return None, note
 
 
 def _sensible_s(answer: object) -> float | None:
