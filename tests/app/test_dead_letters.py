@@ -191,6 +191,18 @@ def test_a_canary_that_fails_again_saves_the_others(app, works):
         assert redrive.run.wait(wait_s=30).counts.succeeded == 9
 
 
+def test_a_budget_that_makes_no_sense_is_the_callers(app, works):
+    with pytest.raises(
+        CallerError, match=r"^failure_budget is 3; it must be a number between 0 and 1$"
+    ):
+        app.dead.redrive(pipeline="p", failure_budget=3)
+    with pytest.raises(
+        CallerError, match=r"^failure_budget is 3; it must be a number between 0 and 1$"
+    ):
+        works.pipe.run([], failure_budget=3)
+    assert app.runs() == []
+
+
 def test_a_redrive_is_stopped_in_the_middle_and_goes_on(app, works):
     failed_run(app, works, count=30, broken=range(30))
     works.broken = set()

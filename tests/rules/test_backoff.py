@@ -180,7 +180,7 @@ WRONG = [
         lambda: Backoff("cubic"),
         ["backoff.curve", "'cubic'", "exponential, fixed, linear, schedule"],
     ),
-    (lambda: Backoff(base_s=-1.0), ["backoff.base_s", "-1.0", "between 0 and 3.16224e+07"]),
+    (lambda: Backoff(base_s=-1.0), ["backoff.base_s", "-1.0", "between 0 and 31,622,400"]),
     (lambda: Backoff(base_s=NAN), ["backoff.base_s", "nan"]),
     (lambda: Backoff(base_s=float("inf")), ["backoff.base_s", "inf"]),
     (lambda: Backoff(base_s="2"), ["backoff.base_s", "'2'"]),

@@ -29,6 +29,7 @@ from perdure.rules.decide import FLOWING, GateView, Standing, decide
 from perdure.rules.policy import Action, Hints, Policy, Rule
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.rule_choice import rule_for
+from perdure.rules.sentence import whole_units
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MIDDLE = 0.5  # the chance at which proportional jitter adds nothing
@@ -1021,3 +1022,14 @@ def test_an_own_delay_that_makes_sense_is_heard():
         own_delay=lambda failures, kind: failures * 10 + len(kind.value),
     )
     assert decided(NETWORK, policy=policy).delay_s == 17.0
+
+
+@pytest.mark.parametrize(
+    ("length_s", "words"),
+    [
+        (0.0, "0 s"), (59.5, "59.5 s"), (60.0, "1 minute"), (100.0, "100 s"), (3_600.0, "1 hour"), (5_400.0, "90 minutes"),
+        (86_400.0, "1 day"), (604_800.0, "7 days"), (604_801.0, "604801 s"),
+    ],
+)  # fmt: skip
+def test_a_length_that_somebody_has_set_is_told_in_whole_units(length_s, words):
+    assert whole_units(length_s) == words

@@ -13,6 +13,7 @@ from perdure.model.errors import ConfigError, UnknownName
 from perdure.model.kinds import GROUPS, Kind
 from perdure.model.outcomes import Raised
 from perdure.model.verdicts import Failure
+from perdure.rules.backoff import Backoff
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.evidence import evidence_of
@@ -223,3 +224,17 @@ def test_what_a_type_checker_is_told_has_every_field_in_its_order(kind):
         "self",
         *(one.name for one in dataclasses.fields(kind)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: Policy("x", rules={"network": "retyr"}), "rules.network is 'retyr'; did you mean 'retry'? One of: fail, hand_over, "),
+        (lambda: Policy.based_on("standard", name="x", atempts_max=3), "policy has no field 'atempts_max'; did you mean 'attempts_max'? One of: "),
+        (lambda: Policy("x", backoff=Backoff("expo")), "backoff.curve is 'expo'; did you mean 'exponential'? One of: "),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(wrong, words):
+    with pytest.raises(ConfigError) as told:
+        wrong()
+    assert str(told.value).startswith(words)

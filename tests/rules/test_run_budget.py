@@ -255,7 +255,7 @@ BAD = [
     ({"kinds": {"auth": 2}}, "failure_budgets['auth'] is 2; it must be a number between 0 and 1"),
     ({"partial_at": -0.5}, "partial_at is -0.5; it must be a number between 0 and 0.95"),
     ({"completed_at": 0.4}, "partial_at is 0.5; it must be a number between 0 and 0.4"),
-    ({"cost_max_usd": -1}, "cost_max_usd is -1; it must be a number between 0 and 1e+09"),
+    ({"cost_max_usd": -1}, "cost_max_usd is -1; it must be a number between 0 and 1,000,000,000"),
 ]
 
 

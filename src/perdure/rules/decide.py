@@ -52,6 +52,7 @@ from perdure.rules.sentence import (
     last_attempt_words,
     raiser_words,
     seconds,
+    whole_units,
     words,
 )
 
@@ -231,7 +232,7 @@ def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
         text = (
             f"waited {seen.waits} times and {seconds(seen.waited_s)} in all, the policy allows "
-            f"{policy.waits_max} times and {seconds(policy.wait_s_max)}"
+            f"{policy.waits_max} times and {whole_units(policy.wait_s_max)}"
         )
         return _fail(case, FailedReason.EXHAUSTED, text, counted=Counted.WAITS)
     text = f"attempt not counted, wait {waits} of {policy.waits_max}"

@@ -20,15 +20,18 @@ def one_of(field: str, names: type[E], value: object) -> E:
     try:
         return names(str(value))
     except ValueError:
-        known = ", ".join(sorted(names))
-        raise ConfigError(f"{field} is {value!r}; one of: {known}") from None
+        known = tuple(one.value for one in names)
+        raise ConfigError(f"{field} is {value!r}; {nearest(str(value), known)}") from None
 
 
 def number(field: str, value: object, low: float, high: float) -> None:
     """A number in a range."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     if not plain or not low <= value <= high:  # type: ignore[operator]
-        raise ConfigError(f"{field} is {value!r}; it must be a number between {low:g} and {high:g}")
+        largest = f"{high:g}" if high < 1_000_000 else f"{high:,.0f}"  # never 3.16e+07
+        raise ConfigError(
+            f"{field} is {value!r}; it must be a number between {low:g} and {largest}"
+        )
 
 
 def whole_number(field: str, value: object, low: int, high: int) -> None:

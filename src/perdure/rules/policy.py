@@ -299,7 +299,7 @@ class Policy:
         for field_name in changes:
             if field_name not in known:
                 raise ConfigError(
-                    f"policy has no field {field_name!r}; one of: {', '.join(sorted(known))}"
+                    f"policy has no field {field_name!r}; {nearest(field_name, tuple(known))}"
                 )
         found = policy_of(other)
         if changes.get("profile") == Profile.SYNC:

@@ -32,6 +32,15 @@ def seconds(value_s: float) -> str:
     return f"{value_s:.1f}".removesuffix(".0") + " s"
 
 
+def whole_units(value_s: float) -> str:
+    """A length of time that somebody has set: in days, hours or minutes where it is a whole number of them."""
+    for unit, unit_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count, rest_s = divmod(value_s, unit_s)
+        if count and not rest_s:
+            return f"{count:.0f} {unit}" + ("s" if count > 1 else "")
+    return seconds(value_s)
+
+
 def last_attempt_words(failures: int, attempts_max: int) -> str:
     """That no attempt is left."""
     if failures == attempts_max:

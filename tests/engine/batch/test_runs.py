@@ -20,7 +20,6 @@ from perdure.engine.upkeep.run_watch import RunWatch
 from perdure.engine.worker.lanes import RunLanes
 from perdure.model.errors import (
     CallerError,
-    ConfigError,
     NotChangeable,
     NotRetriable,
     RunAborted,
@@ -184,7 +183,7 @@ def test_a_cancelled_run_is_not_taken_up_again(place, known):
     ],
 )
 def test_settings_that_make_no_sense_are_named(place, known, options, words):
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(CallerError, match=words):
         opened(place, known, **options)
     assert place.reader.runs() == []
 

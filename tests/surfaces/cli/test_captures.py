@@ -74,6 +74,17 @@ def test_captures_of_a_job_are_listed_by_its_id_or_number(desk):
     assert desk("list", str(desk.no)).stdout == said.stdout
 
 
+def test_a_job_that_is_shown_says_that_it_has_left_some(desk):
+    def shown(job: str) -> str:
+        return CliRunner().invoke(cli, ["jobs", "show", job, "--store", desk.url]).stdout
+
+    line = next(one for one in shown(desk.job).splitlines() if "capture" in one)
+    said, listed = line.split(": ", 1)
+    assert said == "  raw output was put aside, 3 captures"
+    assert listed == f"perdure captures list {desk.job} --store {desk.url}"
+    assert "capture" not in shown(desk.empty)
+
+
 def test_a_listing_in_json_has_everything_but_the_output(desk):
     found = json.loads(desk("list", desk.job, "--json").stdout)
     assert [one["id"] for one in found] == [TEXT, BYTES, CUT]

@@ -251,7 +251,7 @@ def test_the_readable_answer_says_how_waits_grow_and_where_they_end():
     assert lines[5] == "    wait 2 of 20: retry in 3 to 5 s, not counted"
     assert lines[-3:] == [
         "    waits 9 to 20 of 20: retry in 225 to 375 s, not counted",
-        "    then: fail (exhausted): waited 20 times and 4110 s in all, the policy allows 20 times and 604800 s",
+        "    then: fail (exhausted): waited 20 times and 4110 s in all, the policy allows 20 times and 7 days",
         "    behind a gate that admits most other calls, each wait is as long as the first",
     ]
 

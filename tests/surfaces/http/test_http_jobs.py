@@ -215,6 +215,36 @@ def test_a_scope_opens_what_it_says_and_nothing_else(client, scope, method, path
     )
 
 
+NO_TOKEN = [
+    ({}, "there is no header Authorization; send Authorization: Bearer TOKEN (perdure token create makes one)"),
+    ({"authorization": "Basic YQ=="}, "the header Authorization must be Bearer and the token, with a space between them"),
+    ({"authorization": "Bearer nonsense"}, "the token is unknown, expired or revoked; send another one (perdure token create makes one)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "words"), NO_TOKEN)
+def test_who_is_not_let_in_is_told_what_to_send(client, headers, words):
+    answer = client().get("/api/jobs", headers=headers)
+    assert (problem(answer), answer.json()["detail"]) == ("unauthenticated", words)
+
+
+NOT_THERE = [
+    ("GET", "/", "not_found", "nothing answers GET '/'; what does stands in /api/openapi.json"),
+    ("GET", "/api", "not_found", "nothing answers GET '/api'; what does stands in /api/openapi.json"),
+    ("DELETE", "/api/jobs", "method_not_allowed", "nothing answers DELETE '/api/jobs'; there it can be GET, HEAD, POST"),
+    ("GET", "/api/jobs?kee=x", "bad_request", "Object contains unknown field `kee`; there are: pipeline, state, key, "),
+    ("GET", "/api/jobs?state=done", "bad_request", "Invalid enum value 'done' - at `$.state`; one of: queued, processing, succeeded, failed, "),
+    ("GET", "/api/jobs/x?wait=1", "bad_request", "Object contains unknown field `wait`; there are none here"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "code", "words"), NOT_THERE)
+def test_what_is_not_there_is_answered_with_what_is(client, method, path, code, words):
+    answer = client(*EVERYTHING).request(method, path)
+    assert problem(answer) == code
+    assert answer.json()["detail"].startswith(words)
+
+
 def test_what_is_too_large_or_no_json_or_for_another_host_is_refused(client):
     ann = client(*EVERYTHING)
     big = b'"' + b"x" * (8 * 1024 * 1024) + b'"'

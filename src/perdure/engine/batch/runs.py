@@ -26,7 +26,7 @@ from msgspec import Struct
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.stages import LaidPipeline, check_name
-from perdure.model.errors import CallerError, NotChangeable, RunAborted, UnknownName
+from perdure.model.errors import CallerError, ConfigError, NotChangeable, RunAborted, UnknownName
 from perdure.model.events import EventName
 from perdure.model.kinds import Kind
 from perdure.model.limits import FEEDER_SILENT_S
@@ -55,8 +55,11 @@ def settings_of(run: RunView) -> RunSettings:
 
 
 def changed_settings(settings: RunSettings, options: Mapping[str, Any]) -> RunSettings:
-    """These settings, with the given options replacing theirs; checked."""
-    return RunSettings(**{**msgspec.to_builtins(settings), **options})
+    """These settings, with the given options replacing theirs; checked. They are declared nowhere, so a wrong one is the caller's."""
+    try:
+        return RunSettings(**{**msgspec.to_builtins(settings), **options})
+    except ConfigError as wrong:
+        raise CallerError(str(wrong)) from None
 
 
 def settings_in(settings: RunSettings) -> str:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from perdure.engine.batch.runs import RunSettings, settings_in
+from perdure.engine.batch.runs import RunSettings, changed_settings, settings_in
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
 from perdure.engine.operate.bulk_cancel import BulkCancel
@@ -133,7 +133,9 @@ class Bulks:
         if pipeline is None:
             pipeline = self._only_pipeline(meant, "a re-drive")
         meant = replace(meant, pipeline=pipeline)
-        budget = settings_in(RunSettings(failure_budget=failure_budget, redrive=True))
+        budget = settings_in(
+            changed_settings(RunSettings(redrive=True), {"failure_budget": failure_budget})
+        )
         name, parent_no = f"redrive {bulk_id}", None if parent is None else parent.no
         child = self.control.add_run(
             NewRun(ids.next(), meant.owner or "", pipeline, name, budget, parent_no)

@@ -205,8 +205,9 @@ def not_now(job: JobView, reader: Reader) -> str | None:
     if job.state is State.PROCESSING:
         return f"it is running stage {job.stage!r}"
     if job.state is not State.QUEUED:
-        what = "; give it a new life instead" if job.state is State.FAILED else ""
-        return f"it is {job.state.value}{what}"
+        anew = "enqueue its item again" + ("" if job.key is None else ", under another key")
+        instead = "give it a new life instead" if job.state is State.FAILED else anew
+        return f"it is {job.state.value}; {instead}"
     if job.ready:
         closed = why_closed(reader, job.lane)
         return "it is due already" + (f", and {closed}" if closed else "")

@@ -24,7 +24,7 @@ from perdure.surfaces.cli.options import (
     with_store,
 )
 from perdure.surfaces.cli.root import CommandGroup
-from perdure.surfaces.cli.tables import day_at, shorten, spent_words, table
+from perdure.surfaces.cli.tables import day_at, shorten, so_many, spent_words, table
 from perdure.surfaces.views import all_of_attempts, all_of_job, all_of_jobs
 
 _NUMBER_MAX = 2**63 - 1
@@ -113,6 +113,7 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         job = job_named(reader, job_id)
         attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
         payloads, closed = reader.payloads(job.no), behind(session, job)
+        aside = len(reader.captures(job.no))
         plain = all_of_job(session, job) if as_json else {}
     if as_json:
         echo_json(
@@ -131,6 +132,9 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         click.echo(line)
     for one in payloads:
         click.echo(f"  payload until life {one.life}: {shorten(one.payload_json, _CHARS_MAX)}")
+    if aside:
+        listed = command("perdure captures list {}", job.id)
+        click.echo(f"  raw output was put aside, {so_many(aside, 'capture')}: {listed}")
     for line in closed + ways_on(job):
         click.echo(line)
 

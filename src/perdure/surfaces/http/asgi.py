@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import msgspec
@@ -51,7 +51,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_HOST_CHARS_SHOWN = 100
+_HOST_CHARS_SHOWN = _PATH_CHARS_SHOWN = 100
 _HANDED = ("idempotency-key", "prefer", "last-event-id")
 _NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
@@ -233,7 +233,8 @@ class HttpApi:
             return Principal("", "", frozenset())
         principal = await self._find_principal(request)
         if principal is None:
-            raise Refused("unauthenticated", www_authenticate="Bearer")
+            told = _token_words(request) if self._find_principal == self._of_token else ""
+            raise Refused("unauthenticated", told, www_authenticate="Bearer")
         await self._door.check_rate(principal)
         if not principal.may(scope):
             raise Refused("forbidden", f"this needs the scope {scope.value}")
@@ -259,15 +260,19 @@ class HttpApi:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """What the router says of a path or a method that there is not."""
+        root, path = request.scope.get("root_path") or "", request.url.path
+        here = f"{request.method} {path[:_PATH_CHARS_SHOWN]!a}"
         if getattr(error, "status_code", 404) != 405:
-            return self._tell(Refused("not_found"), _request_id(request))
+            told = f"nothing answers {here}; what does stands in {root}/api/openapi.json"
+            return self._tell(Refused("not_found", told), _request_id(request))
         # The router takes the first row that fits, so a path by name comes before one with a parameter.
         meant = next(one for one in self.routes if one.matches(request.scope)[0] is not Match.NONE)
         methods = {
             name for one in self.routes if one.path == meant.path for name in one.methods or ()
         }
         allowed = ", ".join(sorted(methods))
-        return self._tell(Refused("method_not_allowed", allow=allowed), _request_id(request))
+        told = f"nothing answers {here}; there it can be {allowed}"
+        return self._tell(Refused("method_not_allowed", told, allow=allowed), _request_id(request))
 
     def _tell(self, error: Exception, request_id: str) -> Response:
         refused = refusal_of(error)
@@ -318,6 +323,16 @@ def _request_id(request: Request) -> str:
     return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
 
 
+def _token_words(request: Request) -> str:
+    """What to send; of a token that opens nothing nobody learns whether it ever did."""
+    given, remedy = request.headers.get("authorization"), "perdure token create makes one"
+    if given is None:
+        return f"there is no header Authorization; send Authorization: Bearer TOKEN ({remedy})"
+    if given[:7].lower() != "bearer ":
+        return "the header Authorization must be Bearer and the token, with a space between them"
+    return f"the token is unknown, expired or revoked; send another one ({remedy})"
+
+
 def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     if b"\\u0000" in body and not endpoint.has_items:
         raise Refused("bad_request", _NUL)
@@ -359,7 +374,19 @@ def _query(request: Request, kind: type[Struct]) -> Any:
     try:
         return msgspec.convert(asked, kind, strict=False)
     except msgspec.ValidationError as wrong:
-        raise Refused("bad_request", _in_words(wrong)) from None
+        told = _in_words(wrong)
+        raise Refused("bad_request", told + _parameters_there_are(kind, told)) from None
+
+
+def _parameters_there_are(kind: type[Struct], told: str) -> str:
+    """Where a name or a value of a query is none of those that there are, these."""
+    fields = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+    if "unknown field" in told:
+        return f"; there are: {', '.join(fields)}" if fields else "; there are none here"
+    for name, declared in fields.items():
+        if "enum value" in told and told.endswith(f"`$.{name}`"):
+            return f"; one of: {', '.join(value for one in get_args(declared) for value in get_args(one))}"
+    return ""
 
 
 def _in_words(wrong: Exception) -> str:
