@@ -99,7 +99,7 @@ def slow_start(
     Of the pace ``before`` only stays how much the upstream could bear and, where a probe has ``proved`` that it is back,
     at which rate: the start is as slow, and ends there. The rate of a time when many were refused may be a crawl.
     """
-    knee = before and before.knee
+    knee = None if before is None else before.knee
     fresh = Pace(at=now, allowance=settings.start_calls, in_flight=in_flight, knee=knee)
     if before is None or not proved or before.rate_per_s is None or before.limit.share >= _MANY:
         return fresh
