@@ -101,6 +101,25 @@ def test_after_a_probe_let_it_flow_the_pace_says_so(post):
     assert (pace.rate_per_s, pace.reason) == (None, pacing.PROBED)
 
 
+def test_a_rate_of_before_an_outage_is_told_with_the_start_that_goes_up_to_it(post):
+    work(post, 5)
+    work(post, 1, LIMITED)
+    work(post, 8)  # until what was refused is one call of many
+    post.turn(passing_s=1.1)
+    before = told(post.place)[post.worker].rate_per_s
+    post.trip()
+    post.turn(passing_s=2.5)
+    post.end_all(FINE)
+    post.turn()
+    post.turn(passing_s=1.1)
+    pace = told(post.place)[post.worker]
+    assert pace.rate_per_s == pytest.approx(before, rel=0.05)
+    assert pace.reason == pacing.PROBED
+    assert pace.calls_max < 20  # as slow as any start
+    work(post, 2)
+    assert told(post.place)[post.worker].reason == pacing.PROBED
+
+
 def test_a_person_who_holds_and_releases_a_paced_gate_lets_it_start_slowly_anew(post):
     work(post, 5)
     work(post, 1, LIMITED)
