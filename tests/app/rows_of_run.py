@@ -106,8 +106,7 @@ def check_lines(
     happened = Counter(rows.ends())
     untold = happened - told
     assert told - happened == Counter()
-    # Who tells of a lost attempt is another process, which may be killed, too.
-    assert [one for one in untold if not killed & {one.worker} and not _lost(one, killed)] == []
+    assert [one for one in untold if one.worker not in killed] == []
     counted = [one for one in ended if "attempts_max" in one]
     assert [one for one in counted if one["attempts_max"] < one["failures"]] == []
     began = Counter(
@@ -126,10 +125,6 @@ def check_lines(
     found["retry"] += rows.agreed.get("waiting", 0)  # as the upstream has asked
     assert found == ends
     return untold
-
-
-def _lost(one: ToldEnd, killed: frozenset[int]) -> bool:
-    return bool(killed) and one.error_kind == "worker_lost"
 
 
 def _agreed(line: dict[str, Any]) -> str:

@@ -197,9 +197,9 @@ def test_what_is_in_force_is_shown_with_its_variable_and_perdure_s_own_name_beat
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("RETRY_MAX_ATTEMPTS", "three", "RETRY_MAX_ATTEMPTS is 'three'; it must be of type int"),
+        ("RETRY_MAX_ATTEMPTS", "three", "RETRY_MAX_ATTEMPTS is 'three'; it must be a whole number"),
         ("RETRY_BASE_DELAY_MS", "-1", "RETRY_BASE_DELAY_MS is '-1'; it must be at least 0 ms"),
-        ("WORKER_LEASE_TTL_SEC", "nan", "WORKER_LEASE_TTL_SEC is 'nan'; it must be of type float"),
+        ("WORKER_LEASE_TTL_SEC", "nan", "WORKER_LEASE_TTL_SEC is 'nan'; it must be a number"),
         ("CIRCUIT_FAIL_THRESHOLD", "50", "CIRCUIT_FAIL_THRESHOLD is '50'; it must be at most 1"),
         ("CIRCUIT_COOLDOWN_MS", "1", "CIRCUIT_COOLDOWN_MS is '1'; it must be at least 1000 ms"),
         ("GATEWAY_URL", "gateway:80", "variable GATEWAY_URL must begin with http:// or https://"),
@@ -222,7 +222,7 @@ def test_a_value_that_cannot_be_meant_is_refused_by_name_with_the_remedy(name, v
             {"UPLOADS_DIR": "/dev/null/up"},
             "UPLOADS_DIR is '/dev/null/up': Not a directory; it must be a folder that can be wri",
         ),
-        (WORKER, {"CIRCUIT_WINDOW": "many"}, "CIRCUIT_WINDOW is 'many'; it must be of type int"),
+        (WORKER, {"CIRCUIT_WINDOW": "many"}, "CIRCUIT_WINDOW is 'many'; it must be a whole number"),
     ],
     ids=["site", "worker"],
 )

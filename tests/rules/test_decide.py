@@ -383,6 +383,24 @@ def test_what_is_handed_over_waits_for_the_hint_or_as_a_retry_would(hint_s, dela
     assert (decision.delay_s, decision.hinted) == (delay_s, is_hinted)
 
 
+def test_why_a_handed_over_job_rests_as_long_as_it_does_is_kept_as_for_a_retry():
+    policy = Policy(
+        "p",
+        profile="sync",
+        otherwise=Rule("hand_over"),
+        backoff=Backoff("fixed", base_s=0.3, cap_s=None),
+        jitter=Jitter("additive", add_s_max=0.5),
+        own_delay=lambda failures, kind: "soon",
+    )
+    decision = decided(NETWORK, policy=policy, chance=0.5)
+    assert isinstance(decision, HandOver)
+    assert (decision.why.base_s, decision.why.jitter_s) == pytest.approx((0.3, 0.25))
+    assert decision.delay_s == pytest.approx(0.55)
+    told = "own_delay answered 'soon', so the policy's curve was used"
+    assert told in decision.why.text
+    assert told not in decision.why.public  # what a user's code says is for those who run it
+
+
 def test_without_a_hint_every_mode_backs_off():
     for mode in ("floor", "exact", "ignore"):
         decision = decided(NETWORK, policy=with_hints(mode))

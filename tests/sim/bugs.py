@@ -12,7 +12,8 @@ import pytest
 
 from perdure.engine import record as record_module
 from perdure.engine.attempt import completion as completion_module
-from perdure.engine.operate import single_jobs as deeds_module
+from perdure.engine.attempt.completion import Completions
+from perdure.engine.operate import bulk_cancel as bulk_cancel_module, single_jobs as deeds_module
 from perdure.engine.record import Ending
 from perdure.engine.stages import LaidPipeline, Stage
 from perdure.engine.supervise.supervisor import Supervisor
@@ -23,7 +24,7 @@ from perdure.engine.worker.loop import Loop
 from perdure.engine.worker.pump import Finished, Pump
 from perdure.engine.worker.worker import Worker
 from perdure.model.decisions import Counted
-from perdure.model.jobs import OnLost, Record
+from perdure.model.jobs import Busy, Claim, OnLost, Record, Settled
 from perdure.model.nouns import replace
 from perdure.model.operations import ScheduleView, Tick
 from perdure.rules import decide as decide_module
@@ -33,7 +34,7 @@ from perdure.stores.sqlite import record as settling_module
 from perdure.stores.sqlite.control import SqliteControl
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store import SqliteStore
-from tests.sim import harvests, swarm
+from tests.sim import harvests, storms, swarm
 from tests.sim.mutants import Mutant, Patch, both, reworded
 from tests.stores.mutants import MUTANTS as STORE_MUTANTS
 
@@ -226,6 +227,34 @@ def returns_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(completion_module, "as_it_ended", lambda outcome: outcome)
 
 
+def late_ends_count(patch: pytest.MonkeyPatch) -> None:
+    """What a worker makes of a stage's end is told, though the stage was complete by then."""
+
+    def settle(
+        completions: Completions, record: Record, claim: Claim
+    ) -> tuple[Record, Settled | Busy]:
+        (answer,) = completions._store.settle([record], by=completions._worker)
+        return record, answer
+
+    patch.setattr(Completions, "_settle", settle)
+    patch.setattr(Completions, "complete_among", lambda *_: set())
+
+
+def left_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    """A worker that leaves settles nothing that its stages have asked to write, held or not."""
+    right = Completions.once
+
+    def once(completions: Completions, judge: Any, *, leaving: bool) -> Any:
+        if not leaving:
+            yield from right(completions, judge, leaving=False)
+            return
+        for key, one in list(completions._ended.items()):
+            del completions._ended[key]
+            yield completions._make(one), Busy(one.claim.no, one.claim.id, one.claim.token)
+
+    patch.setattr(Completions, "once", once)
+
+
 class Rig:
     """The store of whichever world there is just now, as the patches of the stores' tests want it."""
 
@@ -297,6 +326,18 @@ ASKED = (
     Mutant(
         "a stage that returns without a commit has succeeded", ("E18",), returns_count,
         swarm.only_completions,
+    ),
+    Mutant(
+        "how a stage ended is told, though it was complete", ("E2",), late_ends_count,
+        swarm.only_completions,
+    ),
+    Mutant(
+        "a worker leaves without a look at what its stages may write", ("L6",), left_without_a_look,
+        storms.own_transactions,
+    ),
+    Mutant(
+        "a bulk cancel gives up what it meets held once", ("E11",),
+        lambda patch: patch.setattr(bulk_cancel_module, "_BUSY_MAX", 1), swarm.only_completions,
     ),
 )  # fmt: skip
 

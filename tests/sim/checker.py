@@ -7,7 +7,8 @@ what is said of workers is judged in `roster.py`, what operators and the upkeep 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from perdure.engine.stages import Catalogue
@@ -75,8 +76,9 @@ class Checker:
         self.feed = Feed(self)
         self._owners: dict[tuple[str, int], int] = {}  # (job, token) → the worker that claimed
         self.hung: set[tuple[int, int]] = set()  # (job, token) that was held for too long
-        self.found_busy: set[tuple[int, int]] = set()  # (job, token) that somebody was told is held
-        self.apart: set[tuple[str, int]] = set()  # (job, token) whose stage has asked to write it
+        self.told_busy: set[tuple[int, int, int]] = set()  # (worker, job, token) left open
+        self.bulk_busy: Counter[tuple[int, int]] = Counter()  # (bulk, job) that it met held
+        self.apart: set[tuple[str, int]] = set()  # (job, token) whose stage has sent its record
         self._completed: set[tuple[int, int]] = set()  # (job, token) whose stage wrote the record
         self.moved_us = 0  # when a job was last claimed or settled
         self.overrun_s = math.inf  # how long an attempt may be held beyond its timeout
@@ -273,6 +275,16 @@ class Checker:
         self._completed.add((record.no, record.token))
         self.settle(record, answer, by, asked=False)
 
+    def busy(self, records: Iterable[Record], kwargs: dict[str, Any]) -> None:
+        """Open transactions of their stages hold these jobs, and whoever would settle them is told so."""
+        by, step = kwargs.get("by"), kwargs.get("step")
+        for one in records:
+            self.world.seen["jobs found in an open transaction"] += 1
+            if by is not None:
+                self.told_busy.add((by, one.no, one.token))
+            if step is not None:
+                self.bulk_busy[step.no, one.no] += 1
+
     def told_dead(self, worker: int) -> None:
         """A stage was told that its worker is dead."""
         if self.ledger.workers[worker].death is None:
@@ -298,17 +310,21 @@ class Checker:
                     self.broken("S3", f"#{job.no}/{record.token} was refused under its own token")
                 self.world.seen["late results refused: stale"] += 1
             case Receipt(repeated=True):
-                self._repeated(job, record)
+                self._repeated(job, record, by)
             case Receipt():
                 self.gates.settled(job, record, by, asked=asked)
                 self._accepted(job, record, answer, by)
 
-    def _repeated(self, job: JobAccount, record: Record) -> None:
-        """The answer to a record that was sent before must be about that record, unless its stage wrote another."""
+    def _repeated(self, job: JobAccount, record: Record, by: int | None) -> None:
+        """The answer to a record that was sent before must be about that record, or its stage wrote that it succeeded.
+
+        Then its worker says how the stage has ended, which does not count; what it tells of it is judged.
+        """
         self.world.seen["answers given again"] += 1
-        if (job.no, record.token) in self._completed:  # what is told of it is judged
-            return
         before = job.settled.get(record.token)
+        if (job.no, record.token) in self._completed and _is_late_end(record, before, by):
+            self.world.seen["late ends of complete attempts"] += 1
+            return
         if before is None or (before.move, before.state) != (record.move, record.state):
             was = "nothing" if before is None else before.move.value
             self.broken(
@@ -453,3 +469,11 @@ class Checker:
         assert line is not None
         names = [one.name for one in line.stages]
         return names[: names.index(stage)]
+
+
+def _is_late_end(record: Record, written: Record | None, by: int | None) -> bool:
+    """Whether this is what a worker makes of the end of an attempt of its own that its stage has completed."""
+    if record.attempt is None or written is None or written.attempt is None:
+        return False
+    done = written.attempt.status is AttemptStatus.SUCCESS is not record.attempt.status
+    return done and by == record.attempt.worker == written.attempt.worker

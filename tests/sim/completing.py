@@ -61,6 +61,7 @@ class OwnTransaction:
 
     def complete(self, record: Record, by: int) -> Settled | Busy:
         """As far as it can be said before the commit."""
+        self._wire.checker.apart.add((record.id, record.token))
         if self._wire.away or self._wire.strikes("lost_request"):
             self.roll_back()
             raise StoreUnavailable("the connection of the stage was lost")
@@ -149,7 +150,6 @@ class Completing:
         row = (context.job_id, context.stage, context.token)
         own = OwnTransaction(self._wire, self._store, process, row)
         mishap = self._mishap()
-        self._checker.apart.add((context.job_id, context.token))
         try:
             context.complete(value, within=own)
             if mishap == "held_open":

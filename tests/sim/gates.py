@@ -267,8 +267,6 @@ class Gates:
         """An attempt has ended. ``asked``: its worker claims in the same turn, so it has told the gates."""
         attempt = record.attempt
         self._calls.settled((job.id, record.token), self._world.now_us)
-        if (job.id, record.token) in self._checker.apart:
-            return  # decided without a look at the gate, which is told afterwards
         if attempt is None or attempt.kind is None or by is None or attempt.worker != by:
             return
         upstream = self.outside.upstream(attempt.stage)
@@ -278,7 +276,8 @@ class Gates:
             return
         kind = Kind(attempt.kind)
         spent = "failures" in (attempt.counted or "") and not self.tells_of_job(job, record.token)
-        if KINDS[kind].blame is Blame.UPSTREAM and spent:
+        apart = (job.id, record.token) in self._checker.apart  # the gate is told afterwards
+        if KINDS[kind].blame is Blame.UPSTREAM and spent and not apart:
             self._check_unspent(upstream, job, record, ended)
         hears = policy.hint.mode is not HintMode.IGNORE and record.move is Move.RETRY
         if hears and asked and KINDS[kind].scope is not PauseScope.JOB:

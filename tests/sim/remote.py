@@ -244,7 +244,7 @@ class Remote:
 
     def _commit(self, method: str, args: Any, kwargs: Any) -> Any:
         wire, world = self._wire, self._wire.world
-        wanted, (args, busy) = args, self._without_held(method, args)
+        wanted, (args, busy) = args, self._without_held(method, args, kwargs)
         try:
             answer = getattr(self._target, method)(*args, **kwargs)
         except WorkerDead as dead:
@@ -260,7 +260,7 @@ class Remote:
         said = {one.no: one for one in answer} | busy
         return [said[one.no] for one in wanted[0]]
 
-    def _without_held(self, method: str, args: Any) -> tuple[Any, dict[int, Busy]]:
+    def _without_held(self, method: str, args: Any, kwargs: Any) -> tuple[Any, dict[int, Busy]]:
         """Those of the records whose jobs nobody holds, and what is said of the others."""
         held = self._wire.held if method in ("turn", "settle", "cancel") else frozenset()
         busy = {
@@ -272,6 +272,5 @@ class Remote:
             return args, busy
         if method == "turn":
             self._wire.checker.broken("E18", f"a turn waits for {sorted(busy)}")
-        self._wire.checker.found_busy |= {(one.no, one.token) for one in busy.values()}
-        self._wire.world.seen["jobs found in an open transaction"] += len(busy)
+        self._wire.checker.busy([one for one in args[0] if one.no in busy], kwargs)
         return ([one for one in args[0] if one.no not in busy], *args[1:]), busy

@@ -81,7 +81,11 @@ class Roster:
             )
         if done:
             self._world.seen["deaths reported"] += 1
-            left = account.held.items() - self._checker.found_busy  # nobody waits for a transaction
+            left = [
+                (no, token)
+                for no, token in account.held.items()
+                if (worker, no, token) not in self._checker.told_busy  # it waits for no transaction
+            ]
             if death.exit_status == 0 and left:
                 self._checker.broken("L6", f"worker {worker} left holding {sorted(left)}")
             account.die(death, self._world.now_us)

@@ -1,5 +1,7 @@
 """docs/simulator.md holds what the simulator says; a small part is played again here."""
 
+import re
+
 import pytest
 from tools import simulator
 
@@ -42,6 +44,18 @@ def test_before_and_after_says_of_now_what_the_table_of_all_scenes_says():
     for name, (wasted, drain, lost) in told.items():
         assert now[name][:2] == [wasted, drain], name
         assert cells("All scenes")[name][6] == lost, name
+
+
+def test_what_an_outage_costs_is_parted_into_failures_and_refusals(blip):
+    row, _ = blip
+    gate = row.of("gate")
+    told = re.findall(r"^  \| (W.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", TEXT, re.MULTILINE)
+    parts = {name: figures for names, *figures in told for name in names.split(", ")}
+    assert parts["W1"][:2] == [f"{gate.waste - gate.limited:.3f}", f"{gate.limited:.3f}"]
+    assert set(parts) == {"W1", "W2a", "W2b", "W12"}
+    for name, (failed, refused, wasted, before) in parts.items():
+        assert cells("Before and after")[name][:2] == [before, wasted]
+        assert float(failed) + float(refused) == pytest.approx(float(wasted), abs=0.0011)
 
 
 # -- the two claims that are corrected in words (R45) ------------------------------------------

@@ -329,9 +329,11 @@ def _decide_exhausted(case: _Case, text: str) -> Answer:
 
 def _hand_over(case: _Case, text: str) -> HandOver:
     """Due when the upstream says; else no sooner than a retry here: a worker's first try comes after a failure, too."""
-    why = _why(case, f"hand over to a durable job: {words(case.failure)}; {text}")
-    delay_s = case.hint_s or _delay(case, case.seen.failures + 1).total_s
-    return HandOver(delay_s, case.failure.kind, why, _hold(case), hinted=case.hint_s is not None)
+    told = f"hand over to a durable job: {words(case.failure)}; {text}"
+    if case.hint_s is not None:
+        return HandOver(case.hint_s, case.failure.kind, _why(case, told), _hold(case), hinted=True)
+    delay = _delay(case, case.seen.failures + 1)
+    return HandOver(delay.total_s, case.failure.kind, _why(case, told + delay.note, delay))
 
 
 def _fail(
@@ -405,10 +407,8 @@ def _own_delay_s(case: _Case, n: int) -> tuple[float | None, str]:
     if own_s is not None:
         return own_s, ""
     did = "raised" if isinstance(answer, BaseException) else "answered"
-    return (
-        None,
-        f"; own_delay {did} {safe_line(short_text(answer))}, so the policy's curve was used",
-    )
+    note = f"; own_delay {did} {safe_line(short_text(answer))}, so the policy's curve was used"
+    return None, note
 
 
 def _sensible_s(answer: object) -> float | None:

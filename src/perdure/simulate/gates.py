@@ -276,10 +276,11 @@ class SimulatedGates:
         worker_state, seen = self.workers[worker], self._generations()
         if seen == worker_state.seen or not self.flowing:
             return
-        anew = any(
-            gate.starts_slowly and gate.generation != before
+        anew = [
+            gate
             for gate, before in zip(self.gates.values(), worker_state.seen, strict=True)
-        )
+            if gate.starts_slowly and gate.generation != before
+        ]
         worker_state.seen = seen
         if not anew:
             worker_state.pace = after_hold(
@@ -291,7 +292,7 @@ class SimulatedGates:
                 now,
                 in_flight=worker_state.out,
                 before=worker_state.pace,
-                proved=any(gate.is_proved for gate in self.gates.values()),
+                proved=all(gate.is_proved for gate in anew),
             )
 
     def _next_pace(self, pace: Pace, call: EndedCall) -> Pace:

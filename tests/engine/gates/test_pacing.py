@@ -18,7 +18,8 @@ from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.pace_trouble import Trouble
 from perdure.rules.gate.signs import WELL
 from perdure.rules.hints.calls_left import Room
-from tests.engine.gating import FINE, VENDOR, Post, failed, put, upstream
+from perdure.rules.presets import preset
+from tests.engine.gating import FINE, VENDOR, Post, failed, gate, put, stage, upstream
 from tests.rules.gate.gate_kit import said
 
 LIMITED = failed(Kind.RATE_LIMITED)
@@ -100,6 +101,25 @@ def test_after_a_probe_let_it_flow_the_pace_says_so(post):
     assert (pace.rate_per_s, pace.reason) == (None, pacing.PROBED)
 
 
+def test_a_rate_of_before_an_outage_is_told_with_the_start_that_goes_up_to_it(post):
+    work(post, 5)
+    work(post, 1, LIMITED)
+    work(post, 8)  # until what was refused is one call of many
+    post.turn(passing_s=1.1)
+    before = told(post.place)[post.worker].rate_per_s
+    post.trip()
+    post.turn(passing_s=2.5)
+    post.end_all(FINE)
+    post.turn()
+    post.turn(passing_s=1.1)
+    pace = told(post.place)[post.worker]
+    assert pace.rate_per_s == pytest.approx(before, rel=0.05)
+    assert pace.reason == pacing.PROBED
+    assert pace.calls_max < 20  # as slow as any start
+    work(post, 2)
+    assert told(post.place)[post.worker].reason == pacing.PROBED
+
+
 def test_a_person_who_holds_and_releases_a_paced_gate_lets_it_start_slowly_anew(post):
     work(post, 5)
     work(post, 1, LIMITED)
@@ -115,6 +135,31 @@ def test_a_person_who_holds_and_releases_a_paced_gate_lets_it_start_slowly_anew(
     post.turn(passing_s=1.1)
     post.turn(passing_s=1.1)
     pace = told(post.place)[post.worker]
+    assert (pace.rate_per_s, pace.reason) == (None, pacing.RECOVERED)
+
+
+def test_a_key_that_a_probe_has_proved_before_vouches_for_no_rate_of_its_upstream(either):
+    """Only of what flows anew it matters how it came to that."""
+    post = Post(either, stage(policy=preset("standard")), upstreams=[upstream(credential="key")])
+    put(either, 500)
+    work(post, 3)
+    post.turn(passing_s=1.0)
+    post.end(next(iter(post.running.values())), failed(Kind.QUOTA_WINDOW, wait_s=5.0))
+    post.turn()
+    assert gate(either, "key").state == "held"
+    while gate(either, "key").state != "flowing":
+        work(post, 1)
+    assert gate(either, "key").is_proved
+    work(post, 5)
+    work(post, 1, LIMITED)
+    post.turn(passing_s=1.1)
+    assert told(either)[post.worker].rate_per_s is not None
+    deed = Deed("ann", "the limit is raised")
+    hold_by_person(either.reader, either.control, VENDOR, deed)
+    release_by_person(either.reader, either.control, VENDOR, deed)
+    post.turn(passing_s=1.1)
+    post.turn(passing_s=1.1)
+    pace = told(either)[post.worker]
     assert (pace.rate_per_s, pace.reason) == (None, pacing.RECOVERED)
 
 

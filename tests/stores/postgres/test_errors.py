@@ -67,7 +67,7 @@ def test_an_error_of_the_driver_is_one_of_ours_and_names_the_store(code):
     ours = error_of(error, URL)
     kind, advice = BY_CODE.get(code) or BY_CLASS[code[:2]]
     assert type(ours) is kind
-    assert str(ours) == f"store {URL}: what the server said in two lines; {advice}"
+    assert str(ours) == f"store {URL}: what the server said; in two lines; {advice}"
 
 
 WORST = [

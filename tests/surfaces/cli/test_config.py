@@ -155,8 +155,9 @@ def test_a_worker_and_its_row_go_by_the_names_of_the_application(module):
 
 def test_a_run_lets_its_worker_log_what_somebody_asks_for_and_else_only_errors(module, monkeypatch):
     pipe = load_pipeline(f"{module}:pipe")[2]
-    assert _worker("x:app", pipe, None)[-4:] == ["--concurrency", "3", "--log-level", "ERROR"]
-    Path("perdure.toml").write_text('log_level = "info"\n')
+    tuning = ["--concurrency", "3", "--log-level", "ERROR", "--log-format", "text"]
+    assert _worker("x:app", pipe, None)[-6:] == tuning
+    Path("perdure.toml").write_text('log_level = "info"\nlog_format = "json"\n')
     monkeypatch.delitem(sys.modules, module)
     pipe = load_pipeline(f"{module}:pipe")[2]
     assert _worker("x:app", pipe, 5)[-4:] == ["--concurrency", "5", "--log-level", "INFO"]

@@ -60,7 +60,8 @@ def test_dead_letters_are_listed_by_filter(archive, words, found):
 
 
 def test_a_list_says_where_it_goes_on_and_goes_on_there(archive):
-    first, second, more = archive("dead", "list", "--limit", "2").splitlines()
+    head, first, second, more = archive("dead", "list", "--limit", "2").splitlines()
+    assert head.split()[0] == "no"
     assert f"content_refused INVALID_REQUEST  {RAISED}: bad row 11" in first
     assert "rows/two" in second
     number = re.fullmatch(r"more: --before (\d+)", more)[1]

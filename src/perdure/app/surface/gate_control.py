@@ -137,7 +137,7 @@ def gate(opened: Opened, name: str) -> GateShown:
             return one
     names = ", ".join(one.name for one in found)
     known = (
-        f"one of: {names}" if names else "there is none yet: no stage has run behind an upstream"
+        f"there are: {names}" if names else "there is none yet: no stage has run behind an upstream"
     )
     raise UnknownName(f"no gate {name!r} in this store; {known}")
 

@@ -157,13 +157,14 @@ class Traffic:
             return
         before, self._seen = self._seen, seen
         held_at, self._held_at = self._held_at or now, None
-        gates = (self.gate, self.credential)
-        if any(
-            gate is not None and gate.starts_slowly and gate.generation != was
-            for gate, was in zip(gates, before, strict=True)
-        ):
+        anew = [
+            gate
+            for gate, was in zip((self.gate, self.credential), before, strict=True)
+            if gate is not None and gate.starts_slowly and gate.generation != was
+        ]
+        if anew:
             paced = sum(ticket.probes is None for ticket in self._in_flight.values())
-            probed = any(gate is not None and gate.is_proved for gate in gates)
+            probed = all(gate.is_proved for gate in anew)
             self._pace = pace.slow_start(
                 self._pace_settings, now, in_flight=paced, before=self._pace, proved=probed
             )

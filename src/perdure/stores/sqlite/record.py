@@ -20,14 +20,6 @@ from perdure.stores.sqlite.change_feed import tell_columns
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.tally_changes import JobBefore, TallyChanges, place_of
 
-_TALLIES = (  # as `TallyChanges.rows` gives them
-    SQL.run_counts_add,
-    SQL.run_kinds_add,
-    SQL.depths_add,
-    SQL.flows_add,
-    SQL.deaths_add,
-    SQL.owners_add,
-)
 UNWRITABLE = (sqlite3.IntegrityError, sqlite3.DataError, ValueError, OverflowError, TypeError)
 
 
@@ -81,7 +73,15 @@ def claims_of(cx: sqlite3.Connection, nos: Iterable[int]) -> list[Claim]:
 
 def add_tally(cx: sqlite3.Connection, tally: TallyChanges, writer: int, now: int) -> None:
     """Write down what has changed in the counts of runs and in the tallies."""
-    for sql, rows in zip(_TALLIES, tally.rows(writer, now), strict=True):
+    added = (
+        SQL.run_counts_add,
+        SQL.run_kinds_add,
+        SQL.depths_add,
+        SQL.flows_add,
+        SQL.deaths_add,
+        SQL.owners_add,
+    )
+    for sql, rows in zip(added, tally.rows(writer, now), strict=True):
         if rows:
             cx.executemany(sql, rows)
 
