@@ -12,7 +12,7 @@ import pytest
 from perdure import App, CallerError, Item, PayloadRefused, StageError
 from perdure.app.files.items import lively
 from perdure.engine.batch import runs as runs_module, unattended
-from perdure.engine.batch.feeding import NothingNow
+from perdure.engine.batch.item_jobs import NothingNow
 from perdure.model.errors import NotChangeable, RunAborted, RunUnfinished, UnknownName
 from perdure.model.operations import Retention
 from perdure.model.runs import RunStatus

@@ -8,7 +8,8 @@ import json
 from random import Random
 from typing import Any
 
-from perdure.engine.batch.feeding import Feeder, FeedTerms
+from perdure.engine.batch.feeding import Feeder
+from perdure.engine.batch.item_jobs import FeedTerms
 from perdure.engine.batch.runs import Runs
 from perdure.engine.enqueue import new_job
 from perdure.engine.ids import Ids

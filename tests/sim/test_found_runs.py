@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from perdure.engine.batch.feeding import Feeder, FeedTerms
+from perdure.engine.batch.feeding import Feeder
+from perdure.engine.batch.item_jobs import FeedTerms
 from perdure.engine.batch.runs import OpenRun, Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers

@@ -9,7 +9,7 @@ from perdure.app.dead_letters import Redrive
 from perdure.app.files.items import items_in
 from perdure.app.job_filters import dead_meant, jobs_meant, with_key
 from perdure.app.session.session import Session
-from perdure.engine.batch.feeding import Unreadable
+from perdure.engine.batch.item_jobs import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
 from perdure.engine.operate.bulk_settings import BulkSettings
 from perdure.engine.operate.eligible import (

@@ -12,13 +12,8 @@ from perdure.app.files.items import items_of
 from perdure.app.job_refs import Called, JobRef, called_of
 from perdure.app.runs import Run, given_options
 from perdure.app.session.session import Session
-from perdure.engine.batch.feeding import (
-    BACKLOG_MAX,
-    Feeder,
-    FeedTerms,
-    check_first,
-    feed_whole,
-)
+from perdure.engine.batch.feeding import Feeder, feed_whole
+from perdure.engine.batch.item_jobs import BACKLOG_MAX, FeedTerms, check_first
 from perdure.engine.call import CallTerms
 from perdure.engine.enqueue import enqueue, new_job, new_jobs
 from perdure.engine.stages import LaidPipeline, shortest_s

@@ -52,7 +52,7 @@ from perdure.rules.sentence import (
     last_attempt_words,
     raiser_words,
     seconds,
-    whole_units,
+    waited_words,
     words,
 )
 
@@ -230,10 +230,7 @@ def _waiting(case: _Case, hold: Hold | None, *, weak: bool = False) -> Answer:
     paced = policy.weak_share is not None and behind
     delay = _delay(case, 1 if paced else waits)  # the pace spares the upstream, not this one job
     if waits > policy.waits_max or seen.waited_s + delay.total_s > policy.wait_s_max:
-        text = (
-            f"waited {seen.waits} times and {seconds(seen.waited_s)} in all, the policy allows "
-            f"{policy.waits_max} times and {whole_units(policy.wait_s_max)}"
-        )
+        text = waited_words(seen.waits, seen.waited_s, policy.waits_max, policy.wait_s_max)
         return _fail(case, FailedReason.EXHAUSTED, text, counted=Counted.WAITS)
     text = f"attempt not counted, wait {waits} of {policy.waits_max}"
     if weak:

@@ -41,6 +41,12 @@ def whole_units(value_s: float) -> str:
     return seconds(value_s)
 
 
+def waited_words(waits: int, waited_s: float, waits_max: int, wait_s_max: float) -> str:
+    """That no wait is left."""
+    allowed = f"the policy allows {waits_max} times and {whole_units(wait_s_max)}"
+    return f"waited {waits} times and {seconds(waited_s)} in all, {allowed}"
+
+
 def last_attempt_words(failures: int, attempts_max: int) -> str:
     """That no attempt is left."""
     if failures == attempts_max:

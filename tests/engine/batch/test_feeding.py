@@ -7,15 +7,8 @@ from random import Random
 import pytest
 
 from perdure.engine.batch import feeding
-from perdure.engine.batch.feeding import (
-    Fed,
-    Feeder,
-    FeedTerms,
-    NothingNow,
-    Unreadable,
-    feed,
-    feed_whole,
-)
+from perdure.engine.batch.feeding import Fed, Feeder, feed, feed_whole
+from perdure.engine.batch.item_jobs import FeedTerms, NothingNow, Unreadable
 from perdure.engine.batch.runs import OpenRun, Runs, is_stranded, unfed_at, unfed_words
 from perdure.engine.idempotency import key_from_position
 from perdure.engine.ids import Ids

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from perdure.engine.batch import feeding
-from perdure.engine.batch.feeding import Feeder, FeedTerms, NothingNow
+from perdure.engine.batch.feeding import Feeder
+from perdure.engine.batch.item_jobs import FeedTerms, NothingNow
 from perdure.engine.batch.runs import Runs, unfed_at
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers

@@ -6,7 +6,8 @@ from random import Random
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from perdure.engine.batch.feeding import Feeder, FeedTerms, feed_whole
+from perdure.engine.batch.feeding import Feeder, feed_whole
+from perdure.engine.batch.item_jobs import FeedTerms
 from perdure.engine.batch.runs import Runs
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers

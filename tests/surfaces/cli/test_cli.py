@@ -270,6 +270,7 @@ def test_the_version_is_told(shell):
         (["jobs", "show"], "Missing argument 'JOB'"),
         (["enqueue"], "Missing argument"),
         (["audit", "--what"], "No such option"),
+        (["--store", "x", "jobs", "list"], "after their command: perdure COMMAND --store …"),
     ],
 )
 def test_a_wrong_call_is_explained_with_exit_code_two(shell, arguments, words):

@@ -34,7 +34,8 @@ from perdure.app.batch.snapshot import BudgetLeft, Held, RunPace, RunSnapshot, W
 from perdure.app.runs import Run
 from perdure.app.surface.gate_control import hold
 from perdure.engine.batch import runs as runs_module
-from perdure.engine.batch.feeding import Fed, NothingNow
+from perdure.engine.batch.feeding import Fed
+from perdure.engine.batch.item_jobs import NothingNow
 from perdure.engine.gates.pacing import PaceShown
 from perdure.model.errors import PerdureError
 from perdure.model.nouns import replace

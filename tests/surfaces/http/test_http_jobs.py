@@ -229,9 +229,9 @@ def test_who_is_not_let_in_is_told_what_to_send(client, headers, words):
 
 
 NOT_THERE = [
-    ("GET", "/", "not_found", "nothing answers GET '/'; what does stands in /api/openapi.json"),
-    ("GET", "/api", "not_found", "nothing answers GET '/api'; what does stands in /api/openapi.json"),
-    ("DELETE", "/api/jobs", "method_not_allowed", "nothing answers DELETE '/api/jobs'; there it can be GET, HEAD, POST"),
+    ("GET", "/", "not_found", "nothing answers at this path; what does stands in /api/openapi.json"),
+    ("GET", "/api", "not_found", "nothing answers at this path; what does stands in /api/openapi.json"),
+    ("DELETE", "/api/jobs", "method_not_allowed", "this path takes GET, HEAD, POST"),
     ("GET", "/api/jobs?kee=x", "bad_request", "Object contains unknown field `kee`; there are: pipeline, state, key, "),
     ("GET", "/api/jobs?state=done", "bad_request", "Invalid enum value 'done' - at `$.state`; one of: queued, processing, succeeded, failed, "),
     ("GET", "/api/jobs/x?wait=1", "bad_request", "Object contains unknown field `wait`; there are none here"),

@@ -33,15 +33,8 @@ from perdure.app.batch.worker_process import Hired
 from perdure.app.pipelines import Pipeline
 from perdure.app.runs import Sink
 from perdure.engine.attempt.threads import Pool
-from perdure.engine.batch.feeding import (
-    BACKLOG_MAX,
-    Bad,
-    Fed,
-    Feeder,
-    FeedTerms,
-    check_first,
-    feed_whole,
-)
+from perdure.engine.batch.feeding import Fed, Feeder, feed_whole
+from perdure.engine.batch.item_jobs import BACKLOG_MAX, Bad, FeedTerms, check_first
 from perdure.engine.batch.results import has_stopped
 from perdure.engine.batch.runs import OpenRun, find_run, is_stranded, unfed_words
 from perdure.engine.idempotency import Key

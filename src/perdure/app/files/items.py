@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from perdure.engine.batch.feeding import FileItem, NothingNow, Unreadable
+from perdure.engine.batch.item_jobs import FileItem, NothingNow, Unreadable
 from perdure.model.errors import CallerError, PerdureError
 from perdure.model.limits import PAYLOAD_BYTES_MAX
 

@@ -67,6 +67,16 @@ class _Root(CommandGroup):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what was typed; all options but the two here belong to a command and stand after it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as refused:
+            option = refused.option_name
+            ctx.fail(
+                f"No such option {option!r} here; options stand after their command: {ctx.command_path} COMMAND {option} …"
+            )
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

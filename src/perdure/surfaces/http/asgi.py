@@ -51,7 +51,7 @@ FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_HOST_CHARS_SHOWN = _PATH_CHARS_SHOWN = 100
+_HOST_CHARS_SHOWN = 100
 _HANDED = ("idempotency-key", "prefer", "last-event-id")
 _NUL = "it has the character NUL, which no text may have"
 _SAFE_HEADERS = {
@@ -260,10 +260,10 @@ class HttpApi:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """What the router says of a path or a method that there is not."""
-        root, path = request.scope.get("root_path") or "", request.url.path
-        here = f"{request.method} {path[:_PATH_CHARS_SHOWN]!a}"
+        # The path is not repeated: somebody may have put a token into it.
+        root = request.scope.get("root_path") or ""
         if getattr(error, "status_code", 404) != 405:
-            told = f"nothing answers {here}; what does stands in {root}/api/openapi.json"
+            told = f"nothing answers at this path; what does stands in {root}/api/openapi.json"
             return self._tell(Refused("not_found", told), _request_id(request))
         # The router takes the first row that fits, so a path by name comes before one with a parameter.
         meant = next(one for one in self.routes if one.matches(request.scope)[0] is not Match.NONE)
@@ -271,7 +271,7 @@ class HttpApi:
             name for one in self.routes if one.path == meant.path for name in one.methods or ()
         }
         allowed = ", ".join(sorted(methods))
-        told = f"nothing answers {here}; there it can be {allowed}"
+        told = f"this path takes {allowed}"
         return self._tell(Refused("method_not_allowed", told, allow=allowed), _request_id(request))
 
     def _tell(self, error: Exception, request_id: str) -> Response:
