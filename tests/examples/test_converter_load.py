@@ -118,10 +118,11 @@ def assert_all_goes_well(chromium, day: BadDay, *, watched: int) -> None:
     assert watch.last == {
         sent.job_id: job["status"] for sent, job in ended.files if sent.user < watched
     }
-    shown = {status for states in watch.shown.values() for status in states}
-    assert (
-        len(shown & set(WORDS)) >= 3
-    )  # a page looks every two seconds, and may miss what is short
+    # A page looks every two seconds and may miss what is short, but not that a file has gone on.
+    shown: dict[str, set[str]] = defaultdict(set)
+    for (job_id, _), states in watch.shown.items():
+        shown[job_id] |= states & set(WORDS)
+    assert any(len(states) >= 2 for states in shown.values()), shown
 
 
 def test_a_state_that_a_file_did_not_have_would_be_noticed(quiet):

@@ -51,7 +51,8 @@ DAMAGES = {
     ),
     "an attempt began before it was due": Damage(
         "too_early",
-        "UPDATE perdure_attempts SET claimed_at = claimed_at - 150000 WHERE job = :no AND number = 2",
+        "UPDATE perdure_attempts AS n SET claimed_at = (SELECT a.due_at - 1000 FROM perdure_attempts AS a "
+        "WHERE a.job = n.job AND a.number = 1 AND a.due_at IS NOT NULL) WHERE job = :no AND number = 2",
     ),
     "a stage was finished twice": Damage(
         "stage_done_twice",
