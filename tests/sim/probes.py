@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
-from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
+from perdure.rules.gate.gate import Gate, GateSettings
 from tests.sim.answers import BAD, Calls
 from tests.sim.ledger import GateAccount
 
@@ -26,7 +26,7 @@ class Probes:
     def changed(self, gate: GateAccount, new: Gate, *, person: bool) -> None:
         """A gate is about to become another."""
         old = gate.row
-        gate.keyed = gate.keyed or new.cause is HoldCause.CREDENTIAL
+        gate.keyed = gate.keyed or new.needs_answer  # also under a person's name for the hold
         if person:
             gate.not_bad = 0
         elif old.state is GateState.PROBING:
