@@ -126,6 +126,8 @@ class BadDay:
         asked = wishes()
         self._say(f"{len(asked)} requests, to a real model and to one that fails by script")
         self._ask(asked)
+        # The storm refuses whoever calls: a retry of these would take a refusal away from it.
+        self._wait("all have ended", lambda: all(self._look(one) for one in asked))
         self._say(f"a storm: {STORM} requests at once, {REFUSALS} of them are refused with a 429")
         storm = {"refusals": REFUSALS, "after": "1"}
         httpx2.post(f"{self._address('scripted')}/storm", json=storm)
