@@ -5,8 +5,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Stories start processes of their own and mostly wait for them: six at once keep two cores busy.
 PARALLEL := -n 6 --dist worksteal
-# The long ones work their processes hard.
-PARALLEL_LONG := -n 2 --dist worksteal
+# The long ones work their processes hard, but some of them wait: three at once leave no core without work.
+PARALLEL_LONG := -n 3 --dist worksteal
+# Without the tests that no PostgreSQL has a part in.
+OF_POSTGRES := -k "postgres or not (sqlite or model)"
 
 # Where it is forbidden to keep compiled modules, every process would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,8 +61,8 @@ test: lint parts ## lint, types, and every test but the long ones
 test-long: $(STAMP) parts-long ## the tests that take over 30 seconds each, and the stores on other PostgreSQLs
 	$(PYTEST) $(PARALLEL_LONG) -m long --timeout 1800
 	$(PYTEST) $(PARALLEL_LONG) -m "hypothesis and not long" --hypothesis-profile long --timeout 1800
-	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
-	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long"
+	PERDURE_TEST_POSTGRES=16 $(PYTEST) $(PARALLEL) tests/stores -m "not long" $(OF_POSTGRES)
+	PERDURE_TEST_POSTGRES=15 $(PYTEST) $(PARALLEL) tests/stores -m "not long" $(OF_POSTGRES)
 	PERDURE_TEST_HTTP=postgres $(PYTEST) $(PARALLEL) tests/surfaces/http -m "not long"
 	$(MAKE) mutation
 

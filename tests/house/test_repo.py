@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import longest_first
 from tests.house.tree import ROOT, told
 
 LOCK_FILES = {"uv.lock", "pylock.toml", "poetry.lock"}
@@ -186,3 +187,26 @@ def test_a_missing_part_is_a_skip_at_home_and_a_failure_under_ci(missing, monkey
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="missing under CI: chromium"):
         missing("chromium")
+
+
+class Item:
+    """As much of a test as its place in the order depends on."""
+
+    def __init__(self, name: str, limit_s: int = 0) -> None:
+        self.path = ROOT / "tests" / name
+        self.limit_s = limit_s
+
+    def get_closest_marker(self, name: str):
+        return pytest.mark.timeout(self.limit_s).mark if self.limit_s else None
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 7, 40])
+def test_each_process_begins_with_what_takes_longest_and_no_test_is_lost(processes):
+    short = [Item(f"{folder}/test_{n}.py") for n in range(6) for folder in ("rules", "sdks")]
+    items = [*short, *(Item("sim/test_seeds.py", limit_s) for limit_s in (60, 1800, 900, 300))]
+    ordered = longest_first(items, processes)
+    assert sorted(map(id, ordered)) == sorted(map(id, items))
+    begins = [ordered[len(items) * n // processes].limit_s for n in range(processes)]
+    assert processes > 4 or begins == [1800, 900, 300, 60][:processes]
+    rest = [one.path.parent.name for one in ordered if not one.limit_s]
+    assert rest == ["sdks"] * 6 + ["rules"] * 6

@@ -17,7 +17,7 @@ class TestPostgres(SharedStoreContract):
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _database(cls):
-        with Server(settings={"autovacuum": "off"}) as server:
+        with Server(settings={"autovacuum": "off"}, in_memory=True) as server:
             cls.rig = PostgresRig(server.create_database())
             yield
             cls.rig.close()
