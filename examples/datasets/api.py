@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from perdure import CallerError, JobView, NotChangeable, Run, StoreError, UnknownName
+from perdure import CallerError, Item, JobView, NotChangeable, PerdureError, Run
 from perdure.http import AccessScope, asgi, principal_of
 
 BODY_BYTES_MAX = 8_000_000
@@ -33,13 +33,12 @@ STATUSES = {
 }
 Kind = TypeVar("Kind")
 SUBMIT, READ, OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
-Name = Annotated[str, msgspec.Meta(pattern=f"^{NAME}$")]
 
 
 class NewDataset(msgspec.Struct, forbid_unknown_fields=True):
     """A data set to be begun, or gone on with: the same tenant and name are the same one."""
 
-    name: Name
+    name: Annotated[str, msgspec.Meta(pattern=f"^{NAME}$")]
     failure_budget: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     failure_check_interval: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
 
@@ -58,35 +57,12 @@ class Reprocess(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Problem(Exception):
-    """What a request is answered with when it cannot be served."""
+class Problem(CallerError):
+    """What a request is refused with, where Perdure has no error of its own for it."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, http_status: int, code: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
-
-
-def tenant_of(request: Request, scope: AccessScope) -> str:
-    """Whose data sets a request is about."""
-    who = principal_of(app, request)
-    if who is None:
-        raise Problem(401, "unauthorized", "Send a token: Authorization: Bearer ….")
-    meant = request.headers.get("x-tenant-id")
-    if not meant:
-        raise Problem(400, "tenant_missing", "Say whom you mean to be: X-Tenant-Id: ….")
-    if meant != who.owner or not who.may(scope):
-        raise Problem(403, "forbidden", f"This needs a token of {meant!r} with the scope {scope}.")
-    return meant
-
-
-def body_of(request: Request, kind: type[Kind]) -> Kind:
-    """What was sent."""
-    return msgspec.json.decode(request.state.body or b"{}", type=kind)
-
-
-def run_of(tenant: str, named: str) -> Run:
-    """The run of a data set, by its id or name."""
-    return app.get_run(named, owner=tenant)
+        self.http_status, self.code = http_status, code
 
 
 def create_dataset(request: Request) -> Response:
@@ -105,77 +81,72 @@ def create_dataset(request: Request) -> Response:
 
 def list_datasets(request: Request) -> Response:
     """GET /v1/datasets"""
-    tenant = tenant_of(request, READ)
-    found = app.runs(pipeline=samples.name, owner=tenant, limit=PAGE_MAX)
+    found = app.runs(pipeline=samples.name, owner=tenant_of(request, READ), limit=PAGE_MAX)
     return answer({"datasets": [dataset_shown(one) for one in found]})
 
 
 def show_dataset(request: Request) -> Response:
     """GET /v1/datasets/{id}"""
-    return answer(dataset_shown(run_of(tenant_of(request, READ), request.path_params["id"])))
+    return answer(dataset_shown(run_in(request, READ)))
 
 
 def seal_dataset(request: Request) -> Response:
     """POST /v1/datasets/{id}/seal: all samples are in, so it can end."""
-    run = run_of(tenant_of(request, SUBMIT), request.path_params["id"])
+    run = run_in(request, SUBMIT)
     run.seal()
     return answer(dataset_shown(run))
 
 
 def slice_dataset(request: Request) -> Response:
     """GET /v1/datasets/{id}/slices?topic=food&offset=0&limit=100: rows of what is done, dead samples in none."""
-    run = run_of(tenant_of(request, READ), request.path_params["id"])
+    results = run_in(request, READ).results(failed=False, wait=False)
     topic, offset = request.query_params.get("topic"), number_in(request, "offset", 0)
-    rows = (one.value for one in run.results(failed=False, wait=False))
-    meant = (one for one in rows if topic in (None, one["topic"]))
+    meant = (one.value for one in results if topic in (None, one.value["topic"]))
     return answer({"rows": list(islice(meant, offset, offset + limit_in(request)))})
 
 
 def reprocess_dataset(request: Request) -> Response:
     """POST /v1/datasets/{id}/reprocess: its dead letters in a run of their own, whose id is told."""
-    tenant, asked = tenant_of(request, OPERATE), body_of(request, Reprocess)
-    run = run_of(tenant, request.path_params["id"])
-    meant = {} if asked.stage is None else {"stage": asked.stage}
-    redrive = app.dead.redrive(run=run.no, owner=tenant, reason=asked.reason, by=tenant, **meant)
-    child = redrive.run
-    return answer({"redrive": redrive.id, "dataset": None if child is None else child.id}, 202)
+    run, asked = run_in(request, OPERATE), body_of(request, Reprocess)
+    whose = run.view().owner
+    meant = {"run": run.no, "owner": whose} | ({"stage": asked.stage} if asked.stage else {})
+    redrive = app.dead.redrive(reason=asked.reason, by=whose, **meant)
+    return answer({"redrive": redrive.id, "dataset": redrive.run and redrive.run.id}, 202)
 
 
 def add_samples(request: Request) -> Response:
     """POST /v1/samples: what is in by its id is known, and nothing is done twice."""
-    tenant, asked = tenant_of(request, SUBMIT), body_of(request, NewSamples)
-    run = run_of(tenant, asked.dataset)
-    if run.view().sealed_at is not None:
+    run, items = items_in(request, SUBMIT)
+    view = run.view()
+    if view.sealed_at is not None:
         raise NotChangeable("the data set is sealed: all of its samples are in")
-    items = [item_of(run.name, one, number) for number, one in enumerate(identified(asked), 1)]
-    fed = samples.run(items, name=run.name, owner=tenant, backlog_max=None, seal=False).fed
+    fed = samples.run(items, name=run.name, owner=view.owner, backlog_max=None, seal=False).fed
     return answer({"accepted": fed.created, "known": fed.known + fed.repeated}, 202)
 
 
 def correct_samples(request: Request) -> Response:
     """PUT /v1/samples: dead letters are tried again with what is sent in their place, from the first stage on."""
-    tenant, asked = tenant_of(request, OPERATE), body_of(request, NewSamples)
-    run = run_of(tenant, asked.dataset)
-    items = [item_of(run.name, one, number) for number, one in enumerate(identified(asked), 1)]
-    payloads = {str(one.key): one.payload for one in items}
-    done = app.jobs.retry(
-        payloads=payloads, pipeline=samples.name, run=run.no, owner=tenant, by=tenant
+    run, items = items_in(request, OPERATE)
+    payloads, whose = {str(one.key): one.payload for one in items}, run.view().owner
+    redrive = app.jobs.retry(
+        payloads=payloads, pipeline=samples.name, run=run.no, owner=whose, by=whose
     )
-    return answer({"redrive": done.id, "samples": len(payloads)}, 202)
+    return answer({"redrive": redrive.id, "samples": len(payloads)}, 202)
 
 
 def list_samples(request: Request) -> Response:
     """GET /v1/samples?dataset=…&status=dlq&limit=50&before=…, newest first."""
     tenant = tenant_of(request, READ)
-    status = request.query_params.get("status")
-    states = [state for state, name in STATUSES.items() if name == status]
-    if status is not None and not states:
-        raise Problem(400, "invalid_status", f"One of: {', '.join(STATUSES.values())}.")
-    run = run_of(tenant, request.query_params.get("dataset", ""))
-    chosen = {"run": run.no, "owner": tenant} | ({"state": states[0]} if states else {})
-    before = number_in(request, "before", 0)
-    found = app.jobs.list(limit=limit_in(request), before=before or None, **chosen)
-    after = found[-1].no if len(found) == limit_in(request) else None
+    run = app.get_run(request.query_params.get("dataset", ""), owner=tenant)
+    chosen = {"run": run.no, "owner": tenant}
+    status, limit = request.query_params.get("status"), limit_in(request)
+    if status is not None:
+        states = [state for state, name in STATUSES.items() if name == status]
+        if not states:
+            raise Problem(400, "invalid_status", f"One of: {', '.join(STATUSES.values())}.")
+        chosen["state"] = states[0]
+    found = app.jobs.list(limit=limit, before=number_in(request, "before", 0) or None, **chosen)
+    after = found[-1].no if len(found) == limit else None
     return answer({"samples": [sample_shown(one) for one in found], "next": after})
 
 
@@ -195,34 +166,57 @@ def show_sample(request: Request) -> Response:
     return answer({**sample_shown(job.view()), "stages_applied": tries})
 
 
-def identified(asked: NewSamples) -> list[dict[str, Any]]:
-    """The samples of a request; over HTTP each has an id, since there is no line to know it by."""
-    if not all(isinstance(one.get("id"), str) and one["id"] for one in asked.samples):
-        raise Problem(400, "sample_without_id", "Each sample has an id, a text.")
-    return asked.samples
-
-
 def dataset_shown(run: Run) -> dict[str, Any]:
     view = run.view()
-    return {
-        "id": run.id,
-        "name": run.name,
-        **status_of(run),
-        "why": view.why,
-        "parent": view.parent,
-    }
+    told = {"id": run.id, "name": run.name, **status_of(run)}
+    return {**told, "why": view.why, "parent": view.parent}
 
 
 def sample_shown(job: JobView) -> dict[str, Any]:
     reason = {"stage": job.stage, "error": job.error_message, "last_attempt_at": job.claimed_at}
-    row = None if job.result_json is None else msgspec.json.decode(job.result_json)
     return {
         "id": job.id,
         "key": job.key,
         "status": STATUSES[job.state.value],
         "dlq_reason": reason if job.state.value == "failed" else None,
-        "row": row,
+        "row": None if job.result_json is None else msgspec.Raw(job.result_json),
     }
+
+
+# -- what a request says ---------------------------------------------------------------------
+
+
+def tenant_of(request: Request, scope: AccessScope) -> str:
+    """Whose data sets a request is about."""
+    who, meant = principal_of(app, request), request.headers.get("x-tenant-id")
+    if who is None:
+        raise Problem(401, "unauthorized", "Send a token: Authorization: Bearer ….")
+    if not meant:
+        raise Problem(400, "tenant_missing", "Say whom you mean to be: X-Tenant-Id: ….")
+    if meant != who.owner or not who.may(scope):
+        raise Problem(403, "forbidden", f"This needs a token of {meant!r} with the scope {scope}.")
+    return meant
+
+
+def run_in(request: Request, scope: AccessScope) -> Run:
+    """The data set that the path names, by id or name."""
+    return app.get_run(request.path_params["id"], owner=tenant_of(request, scope))
+
+
+def items_in(request: Request, scope: AccessScope) -> tuple[Run, list[Item]]:
+    """The samples of a request and their data set; over HTTP each has an id, since there is no line to know it by."""
+    tenant, asked = tenant_of(request, scope), body_of(request, NewSamples)
+    run = app.get_run(asked.dataset, owner=tenant)
+    if not all(isinstance(one.get("id"), str) and one["id"] for one in asked.samples):
+        raise Problem(400, "sample_without_id", "Each sample has an id, a text.")
+    return run, [item_of(run.name, one, number) for number, one in enumerate(asked.samples, 1)]
+
+
+def body_of(request: Request, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(request.state.body or b"{}", type=kind)
+    except msgspec.MsgspecError as wrong:
+        raise Problem(400, "invalid_body", str(wrong)) from None
 
 
 def number_in(request: Request, name: str, otherwise: int) -> int:
@@ -240,13 +234,12 @@ def answer(told: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
-def tell(status: int, code: str, message: str) -> Response:
-    return answer({"error": {"code": code, "message": message}}, status)
-
-
-def telling(status: int, code: str) -> Callable[[Request, Exception], Response]:
+def tell(_: Request, error: Exception) -> Response:
+    """Every refusal in one form: Perdure's errors know their code and status; what went wrong on our side stays here."""
+    known = error if isinstance(error, PerdureError) else PerdureError()
     away = "The server cannot do that now."
-    return lambda _, error: tell(status, code, away if status >= 500 else str(error))
+    message = str(error) if isinstance(error, CallerError) else away
+    return answer({"error": {"code": known.code, "message": message}}, known.http_status)
 
 
 def serving(act: Callable[[Request], Response]) -> Callable[[Request], Any]:
@@ -270,28 +263,21 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     yield
 
 
+ENDPOINTS = (
+    ("GET", "/v1/datasets", list_datasets),
+    ("POST", "/v1/datasets", create_dataset),
+    ("GET", "/v1/datasets/{id}", show_dataset),
+    ("POST", "/v1/datasets/{id}/seal", seal_dataset),
+    ("GET", "/v1/datasets/{id}/slices", slice_dataset),
+    ("POST", "/v1/datasets/{id}/reprocess", reprocess_dataset),
+    ("GET", "/v1/samples", list_samples),
+    ("POST", "/v1/samples", add_samples),
+    ("PUT", "/v1/samples", correct_samples),
+    ("GET", "/v1/samples/{id}", show_sample),
+)
+routes = [Route(path, serving(act), methods=[method]) for method, path, act in ENDPOINTS]
 api = Starlette(
-    routes=[
-        Route("/v1/datasets", serving(create_dataset), methods=["POST"]),
-        Route("/v1/datasets", serving(list_datasets)),
-        Route("/v1/datasets/{id}", serving(show_dataset)),
-        Route("/v1/datasets/{id}/seal", serving(seal_dataset), methods=["POST"]),
-        Route("/v1/datasets/{id}/slices", serving(slice_dataset)),
-        Route("/v1/datasets/{id}/reprocess", serving(reprocess_dataset), methods=["POST"]),
-        Route("/v1/samples", serving(add_samples), methods=["POST"]),
-        Route("/v1/samples", serving(correct_samples), methods=["PUT"]),
-        Route("/v1/samples", serving(list_samples)),
-        Route("/v1/samples/{id}", serving(show_sample)),
-        Mount("/perdure", asgi(app)),
-    ],
-    exception_handlers={
-        Problem: lambda _, problem: tell(problem.status, problem.code, str(problem)),
-        msgspec.MsgspecError: telling(400, "invalid_body"),
-        UnknownName: telling(404, "not_found"),
-        NotChangeable: telling(409, "not_changeable"),
-        CallerError: telling(400, "bad_request"),
-        StoreError: telling(503, "store_unavailable"),
-        Exception: telling(500, "internal_error"),
-    },
+    routes=[*routes, Mount("/perdure", asgi(app))],
+    exception_handlers={PerdureError: tell, Exception: tell},
     lifespan=lifespan,
 )

@@ -8,6 +8,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from perdure.app import App, Called, JobRef, Pipeline
     from perdure.app.dead_letters import DeadLetters, Redrive
+    from perdure.app.error_meaning import ErrorMeaning, meaning_of
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
     from perdure.app.session.settings import Alias, Settings, load_settings
@@ -56,6 +57,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.signals import Cancel, Snooze, Succeeded
     from perdure.model.states import FailedReason, State
     from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView, Stats
+    from perdure.observers.event_lines import JsonFormatter
     from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
     from perdure.rules.gate.gate import GateSettings, basic_gate
     from perdure.rules.gate.pace_settings import PaceSettings
@@ -106,6 +108,7 @@ __all__ = [
     "Curve",
     "DeadGroup",
     "DeadLetters",
+    "ErrorMeaning",
     "Event",
     "EventName",
     "FailedReason",
@@ -119,6 +122,7 @@ __all__ = [
     "JobRef",
     "JobUnfinished",
     "JobView",
+    "JsonFormatter",
     "Kind",
     "Listener",
     "Match",
@@ -169,12 +173,14 @@ __all__ = [
     "WorkerDead",
     "basic_gate",
     "load_settings",
+    "meaning_of",
 ]
 
 # Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
 _NAMES = {
     "perdure.app": "App Called JobRef Pipeline",
     "perdure.app.dead_letters": "DeadLetters Redrive",
+    "perdure.app.error_meaning": "ErrorMeaning meaning_of",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
     "perdure.app.session.settings": "Alias Settings load_settings",
@@ -197,6 +203,7 @@ _NAMES = {
     "perdure.model.signals": "Cancel Snooze Succeeded",
     "perdure.model.states": "FailedReason State",
     "perdure.model.views": "AttemptView CaptureView DeadGroup JobView Stats",
+    "perdure.observers.event_lines": "JsonFormatter",
     "perdure.rules.backoff": "Backoff Curve Jitter Spread",
     "perdure.rules.gate.gate": "GateSettings basic_gate",
     "perdure.rules.gate.pace_settings": "PaceSettings",

@@ -124,7 +124,7 @@ def test_a_tenant_sees_nothing_of_another(front, acme, datasets):
     ]
     for method, path, body in asked:
         answer = front.request(method, path, headers=other, json=body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_name"), path
     assert front.get("/v1/datasets", headers=other).json() == {"datasets": []}
     begin(front, other, "secret", note(1))  # the same name is another tenant's own
 
@@ -149,7 +149,7 @@ def test_bad_requests_are_told_in_a_sentence(front, acme):
     assert code("POST", "/v1/datasets", json={"name": "x", "failure_budget": 7}) == (400, "invalid_body")  # fmt: skip
     assert code("POST", "/v1/datasets", content=b"{") == (400, "invalid_body")
     assert code("POST", "/v1/datasets", content=b" " * 8_000_001) == (413, "too_large")
-    assert code("GET", "/v1/datasets/nothing") == (404, "not_found")
+    assert code("GET", "/v1/datasets/nothing") == (404, "unknown_name")
     id = begin(front, acme, "odd", note(1))
     assert code("GET", f"/v1/samples?dataset={id}&status=gone") == (400, "invalid_status")
     assert code("GET", f"/v1/samples?dataset={id}&limit=-1") == (400, "invalid_limit")

@@ -78,5 +78,5 @@ def test_what_is_not_set_is_told_in_a_line_without_a_trace():
     assert "AI_PROVIDERS is not set" in ended.stderr
     worker = run({}, "-m", "perdure.surfaces.cli", "worker", "gateway.worker:app")
     assert worker.returncode
-    assert "AI_GATEWAY_URL is ''" in worker.stderr
+    assert "AI_GATEWAY_URL is not set" in worker.stderr
     assert "Traceback" not in worker.stderr
