@@ -9,7 +9,7 @@
 It needs ``perdure[http]``.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 try:
     from starlette.applications import Starlette
@@ -19,15 +19,30 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from None
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from perdure.app import App
 from perdure.app.surface import access
 from perdure.model.access import AccessScope, Principal
+from perdure.model.errors import PerdureError
 from perdure.surfaces.http.asgi import LOOPBACK, FindPrincipal, api_of
-from perdure.surfaces.http.limits import OPEN_JOBS_PER_OWNER, HttpLimits
+from perdure.surfaces.http.limits import OPEN_JOBS_PER_OWNER, HttpLimits, take_bytes
+from perdure.surfaces.http.problems import Refused, checked, request_id_of, tell, token_words
 
-__all__ = ["AccessScope", "Principal", "asgi", "principal_of"]
+__all__ = [
+    "AccessScope",
+    "Principal",
+    "Refused",
+    "asgi",
+    "authorize",
+    "principal_of",
+    "refusal_handlers",
+    "take_bytes",
+]
+
+_ROUTER_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def asgi(
@@ -66,3 +81,32 @@ def principal_of(app: App, request: Request) -> Principal | None:
     For endpoints of your own beside the API. It asks the store, so on an event loop call it in a thread.
     """
     return access.principal_of(app._session, request.headers.get("authorization", ""))
+
+
+def authorize(app: App, request: Request, scope: AccessScope) -> Principal:
+    """Whom the bearer token of a request speaks for, if it has the scope; `Refused` otherwise, with 401 or 403.
+
+    As `principal_of` it asks the store.
+    """
+    return checked(principal_of(app, request), scope, token_words(request))
+
+
+def refusal_handlers(
+    *away: type[Exception],
+) -> dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]:
+    """For ``Starlette(exception_handlers=…)``: what endpoints of your own raise is told and logged as the API does it.
+
+    That is `Refused`, every error of Perdure, and paths and methods that there are not. ``away`` are exceptions that say
+    that a part of yours cannot be reached now, as ``psycopg.OperationalError``: 503. Anything else is 500, without a word of it.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        request_id = request_id_of(request)
+        if isinstance(error, HTTPException):
+            code = _ROUTER_CODES.get(error.status_code, "bad_request")
+            refused = Refused(code, error.detail, status=error.status_code)
+            refused.headers = dict(error.headers or {})
+            return tell(refused, request_id)
+        return tell(error, request_id, away=isinstance(error, away))
+
+    return dict.fromkeys((HTTPException, Refused, PerdureError, *away, Exception), answer)

@@ -7,12 +7,10 @@ a body that comes slowly holds no connection to the store.
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, get_args
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +24,6 @@ from starlette.routing import Match, Route
 from perdure.app.job_refs import Called
 from perdure.app.session.session import Session
 from perdure.app.surface.access import principal_of
-from perdure.app.surface.serving import trace_of
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import JobUnfinished, NoResult, PerdureError, StoreError
 from perdure.model.views import JobView
@@ -34,7 +31,14 @@ from perdure.surfaces.http import dead, events, health, jobs, login, operators, 
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
-from perdure.surfaces.http.problems import Refused, problem_of, refusal_of
+from perdure.surfaces.http.problems import (
+    SAFE_HEADERS,
+    Refused,
+    checked,
+    request_id_of,
+    tell,
+    token_words,
+)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
@@ -49,18 +53,10 @@ SOME_BYTES = 64 * 1024  # of a stream of lines, encoded at once
 
 FindPrincipal = Callable[[Request], Awaitable[Principal | None]]
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST_CHARS_SHOWN = 100
 _HANDED = ("idempotency-key", "prefer", "last-event-id")
 _NUL = "it has the character NUL, which no text may have"
-_SAFE_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 _log = logging.getLogger("perdure.http")
 
@@ -103,7 +99,7 @@ class HttpApi:
         decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
 
         async def serve(request: Request) -> Response:
-            request_id = _request_id(request)
+            request_id = request_id_of(request)
             try:
                 check_headers(request)
                 self._check_host(request)
@@ -132,7 +128,7 @@ class HttpApi:
                 _log.debug("request %s of %s: %s", request_id, principal.name, endpoint.name)
                 return self._response(endpoint, answer, request, call)
             except Exception as error:  # whatever it is, it is told in our words
-                return self._tell(error, request_id)
+                return tell(error, request_id)
 
         return serve
 
@@ -159,7 +155,7 @@ class HttpApi:
     def _response(
         self, endpoint: Endpoint, answer: HttpAnswer, request: Request, call: HttpCall
     ) -> Response:
-        headers = {**_SAFE_HEADERS, **answer.headers, "x-request-id": call.request_id}
+        headers = {**SAFE_HEADERS, **answer.headers, "x-request-id": call.request_id}
         if "location" in headers:
             headers["location"] = request.scope.get("root_path", "") + headers["location"]
         answered: dict[str, Any] = {
@@ -187,7 +183,7 @@ class HttpApi:
         self, show: Callable[[login.Visit], Awaitable[Response]], *, always: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            request_id, form = _request_id(request), {}
+            request_id, form = request_id_of(request), {}
             try:
                 check_headers(request)
                 self._check_host(request)
@@ -198,8 +194,8 @@ class HttpApi:
                     visit = login.Visit(self._session, request, form, self._door.in_thread)
                     answer = await show(visit)
             except Exception as error:  # as for every other request
-                return self._tell(error, request_id)
-            for name, value in (*_SAFE_HEADERS.items(), ("x-request-id", request_id)):
+                return tell(error, request_id)
+            for name, value in (*SAFE_HEADERS.items(), ("x-request-id", request_id)):
                 answer.headers.setdefault(name, value)
             return answer
 
@@ -232,13 +228,10 @@ class HttpApi:
         if scope is None:
             return Principal("", "", frozenset())
         principal = await self._find_principal(request)
-        if principal is None:
-            told = _token_words(request) if self._find_principal == self._of_token else ""
-            raise Refused("unauthenticated", told, www_authenticate="Bearer")
-        await self._door.check_rate(principal)
-        if not principal.may(scope):
-            raise Refused("forbidden", f"this needs the scope {scope.value}")
-        return principal
+        if principal is not None:
+            await self._door.check_rate(principal)
+        told = token_words(request) if self._find_principal == self._of_token else ""
+        return checked(principal, scope, told)
 
     async def _of_token(self, request: Request) -> Principal | None:
         given = request.headers.get("authorization")
@@ -264,7 +257,7 @@ class HttpApi:
         root = request.scope.get("root_path") or ""
         if getattr(error, "status_code", 404) != 405:
             told = f"nothing answers at this path; what does stands in {root}/api/openapi.json"
-            return self._tell(Refused("not_found", told), _request_id(request))
+            return tell(Refused("not_found", told), request_id_of(request))
         # The router takes the first row that fits, so a path by name comes before one with a parameter.
         meant = next(one for one in self.routes if one.matches(request.scope)[0] is not Match.NONE)
         methods = {
@@ -272,20 +265,7 @@ class HttpApi:
         }
         allowed = ", ".join(sorted(methods))
         told = f"this path takes {allowed}"
-        return self._tell(Refused("method_not_allowed", told, allow=allowed), _request_id(request))
-
-    def _tell(self, error: Exception, request_id: str) -> Response:
-        refused = refusal_of(error)
-        if refused.code == "internal":
-            _log.error("request %s went wrong: %s", request_id, trace_of(error))
-        elif refused.code == "store_error":
-            _log.warning("request %s cannot be met now: %s", request_id, trace_of(error))
-        else:
-            _log.debug("request %s was refused: %s", request_id, refused.code)
-        problem = problem_of(refused, request_id)
-        headers = {**_SAFE_HEADERS, **refused.headers, "x-request-id": request_id}
-        kind = "application/problem+json"
-        return Response(_encode(problem), problem.status, headers, media_type=kind)
+        return tell(Refused("method_not_allowed", told, allow=allowed), request_id_of(request))
 
 
 def api_of(
@@ -315,22 +295,6 @@ async def _is_settled(called: Future[Called], *, may_wait: bool) -> bool:
     except NoResult:
         return True
     return over.done or over.handed_over
-
-
-def _request_id(request: Request) -> str:
-    """The caller's own, if it is sane; else a new one."""
-    given = request.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
-
-
-def _token_words(request: Request) -> str:
-    """What to send; of a token that opens nothing nobody learns whether it ever did."""
-    given, remedy = request.headers.get("authorization"), "perdure token create makes one"
-    if given is None:
-        return f"there is no header Authorization; send Authorization: Bearer TOKEN ({remedy})"
-    if given[:7].lower() != "bearer ":
-        return "the header Authorization must be Bearer and the token, with a space between them"
-    return f"the token is unknown, expired or revoked; send another one ({remedy})"
 
 
 def _decode(endpoint: Endpoint, decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
