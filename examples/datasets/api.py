@@ -8,7 +8,7 @@ API for operators.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from examples.datasets.app import app, samples
@@ -19,19 +19,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from perdure import CallerError, Item, JobView, NotChangeable, PerdureError, Run
-from perdure.http import AccessScope, asgi, principal_of
+from perdure import Item, JobView, NotChangeable, Run
+from perdure.http import AccessScope, Refused, asgi, authorize, refusal_handlers, take_bytes
 
 BODY_BYTES_MAX = 8_000_000
 PAGE_MAX = 500
-STATUSES = {
-    "queued": "pending",
+STATES = {  # of the document's statuses, that of the job
+    "pending": "queued",
     "processing": "processing",
-    "succeeded": "completed",
-    "failed": "dlq",
-    "cancelled": "skipped",
+    "completed": "succeeded",
+    "dlq": "failed",
+    "skipped": "cancelled",
 }
-Kind = TypeVar("Kind")
+STATUSES = {state: status for status, state in STATES.items()}
+Form = TypeVar("Form")
 SUBMIT, READ, OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
 
 
@@ -50,19 +51,22 @@ class NewSamples(msgspec.Struct, forbid_unknown_fields=True):
     samples: list[dict[str, Any]]
 
 
+class Query(msgspec.Struct):
+    """What is to be listed: of which data set, which, and from where on."""
+
+    dataset: str = ""
+    status: Literal["pending", "processing", "completed", "dlq", "skipped"] | None = None
+    topic: str | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 50
+
+
 class Reprocess(msgspec.Struct, forbid_unknown_fields=True):
     """Which dead letters are to be driven again: all of the data set, or those of a stage."""
 
     stage: str | None = None
     reason: str = ""
-
-
-class Problem(CallerError):
-    """What a request is refused with, where Perdure has no error of its own for it."""
-
-    def __init__(self, http_status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.http_status, self.code = http_status, code
 
 
 def create_dataset(request: Request) -> Response:
@@ -100,9 +104,9 @@ def seal_dataset(request: Request) -> Response:
 def slice_dataset(request: Request) -> Response:
     """GET /v1/datasets/{id}/slices?topic=food&offset=0&limit=100: rows of what is done, dead samples in none."""
     results = run_in(request, READ).results(failed=False, wait=False)
-    topic, offset = request.query_params.get("topic"), number_in(request, "offset", 0)
-    meant = (one.value for one in results if topic in (None, one.value["topic"]))
-    return answer({"rows": list(islice(meant, offset, offset + limit_in(request)))})
+    asked = query_of(request)
+    meant = (one.value for one in results if asked.topic in (None, one.value["topic"]))
+    return answer({"rows": list(islice(meant, asked.offset, asked.offset + asked.limit))})
 
 
 def reprocess_dataset(request: Request) -> Response:
@@ -136,17 +140,12 @@ def correct_samples(request: Request) -> Response:
 
 def list_samples(request: Request) -> Response:
     """GET /v1/samples?dataset=…&status=dlq&limit=50&before=…, newest first."""
-    tenant = tenant_of(request, READ)
-    run = app.get_run(request.query_params.get("dataset", ""), owner=tenant)
-    chosen = {"run": run.no, "owner": tenant}
-    status, limit = request.query_params.get("status"), limit_in(request)
-    if status is not None:
-        states = [state for state, name in STATUSES.items() if name == status]
-        if not states:
-            raise Problem(400, "invalid_status", f"One of: {', '.join(STATUSES.values())}.")
-        chosen["state"] = states[0]
-    found = app.jobs.list(limit=limit, before=number_in(request, "before", 0) or None, **chosen)
-    after = found[-1].no if len(found) == limit else None
+    tenant, asked = tenant_of(request, READ), query_of(request)
+    chosen = {"run": app.get_run(asked.dataset, owner=tenant).no, "owner": tenant}
+    if asked.status is not None:
+        chosen["state"] = STATES[asked.status]
+    found = app.jobs.list(limit=asked.limit, before=asked.before, **chosen)
+    after = found[-1].no if len(found) == asked.limit else None
     return answer({"samples": [sample_shown(one) for one in found], "next": after})
 
 
@@ -188,13 +187,11 @@ def sample_shown(job: JobView) -> dict[str, Any]:
 
 def tenant_of(request: Request, scope: AccessScope) -> str:
     """Whose data sets a request is about."""
-    who, meant = principal_of(app, request), request.headers.get("x-tenant-id")
-    if who is None:
-        raise Problem(401, "unauthorized", "Send a token: Authorization: Bearer ….")
+    who, meant = authorize(app, request, scope), request.headers.get("x-tenant-id")
     if not meant:
-        raise Problem(400, "tenant_missing", "Say whom you mean to be: X-Tenant-Id: ….")
-    if meant != who.owner or not who.may(scope):
-        raise Problem(403, "forbidden", f"This needs a token of {meant!r} with the scope {scope}.")
+        raise Refused("tenant_missing", "say whom you mean to be: X-Tenant-Id: …", status=400)
+    if meant != who.owner:
+        raise Refused("forbidden", f"this needs a token of {meant!r}")
     return meant
 
 
@@ -208,50 +205,27 @@ def items_in(request: Request, scope: AccessScope) -> tuple[Run, list[Item]]:
     tenant, asked = tenant_of(request, scope), body_of(request, NewSamples)
     run = app.get_run(asked.dataset, owner=tenant)
     if not all(isinstance(one.get("id"), str) and one["id"] for one in asked.samples):
-        raise Problem(400, "sample_without_id", "Each sample has an id, a text.")
+        raise Refused("sample_without_id", "each sample has an id, a text", status=400)
     return run, [item_of(run.name, one, number) for number, one in enumerate(asked.samples, 1)]
 
 
-def body_of(request: Request, kind: type[Kind]) -> Kind:
-    try:
-        return msgspec.json.decode(request.state.body or b"{}", type=kind)
-    except msgspec.MsgspecError as wrong:
-        raise Problem(400, "invalid_body", str(wrong)) from None
+def body_of(request: Request, form: type[Form]) -> Form:
+    return msgspec.json.decode(request.state.body or b"{}", type=form)
 
 
-def number_in(request: Request, name: str, otherwise: int) -> int:
-    given = request.query_params.get(name, str(otherwise))
-    if not given.isascii() or not given.isdecimal() or len(given) > 15:
-        raise Problem(400, f"invalid_{name}", f"{name} is a number from 0 on.")
-    return int(given)
-
-
-def limit_in(request: Request) -> int:
-    return min(max(number_in(request, "limit", 50), 1), PAGE_MAX)
+def query_of(request: Request) -> Query:
+    return msgspec.convert(dict(request.query_params), Query, strict=False)
 
 
 def answer(told: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
-def tell(_: Request, error: Exception) -> Response:
-    """Every refusal in one form: Perdure's errors know their code and status; what went wrong on our side stays here."""
-    known = error if isinstance(error, PerdureError) else PerdureError()
-    away = "The server cannot do that now."
-    message = str(error) if isinstance(error, CallerError) else away
-    return answer({"error": {"code": known.code, "message": message}}, known.http_status)
-
-
 def serving(act: Callable[[Request], Response]) -> Callable[[Request], Any]:
     """An endpoint on a thread, when its body has come and is no longer than it may be."""
 
     async def endpoint(request: Request) -> Response:
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_BYTES_MAX:
-                raise Problem(413, "too_large", f"A body has at most {BODY_BYTES_MAX} bytes.")
-        request.state.body = bytes(body)
+        request.state.body = await take_bytes(request, BODY_BYTES_MAX)
         return await run_in_threadpool(act, request)
 
     return endpoint
@@ -276,8 +250,16 @@ ENDPOINTS = (
     ("GET", "/v1/samples/{id}", show_sample),
 )
 routes = [Route(path, serving(act), methods=[method]) for method, path, act in ENDPOINTS]
+handlers = refusal_handlers()
+
+
+async def refuse_form(request: Request, wrong: Exception) -> Response:
+    """A body or a query of another form is refused with what is wrong with it."""
+    return await handlers[Refused](request, Refused("bad_request", str(wrong)))
+
+
 api = Starlette(
     routes=[*routes, Mount("/perdure", asgi(app))],
-    exception_handlers={PerdureError: tell, Exception: tell},
+    exception_handlers={**handlers, msgspec.MsgspecError: refuse_form},
     lifespan=lifespan,
 )

@@ -150,14 +150,14 @@ def conclude(verdict: Verdict) -> NoReturn:
 @as_json
 def list_runs(limit: int, as_json: bool, **chosen: Any) -> None:
     """List runs, those that were found last first."""
-    tell(Chosen(**chosen).among(opened())[:limit], as_json=as_json)
+    tell_runs(Chosen(**chosen).among(opened())[:limit], as_json=as_json)
 
 
 @query.command()
 @as_json
 def queue(as_json: bool) -> None:
     """List what is to be done, in the order in which it will be."""
-    tell(in_line(opened()), as_json=as_json)
+    tell_runs(in_line(opened()), as_json=as_json)
 
 
 @query.command()
@@ -170,13 +170,10 @@ def show(run_id: str, as_json: bool) -> None:
     job = verifier.app.job(row.job_id)
     result = msgspec.json.decode(job.view().result_json or "null")
     history = [f"{shown(one.at)} {one.event}: {one.text}" for one in job.history()]
-    if as_json:
-        say_json({**vars(row), "result": result, "history": history})
-        return
-    for name, value in {**vars(row), **(result or {})}.items():
-        if value is not None:
-            click.echo(f"{name:15} {shown(value)}")
-    click.echo("\n".join(["history", *(f"  {line}" for line in history)]))
+    facts = {**vars(row), **(result or {})}
+    lines = [f"{name:15} {shown(value)}" for name, value in facts.items() if value is not None]
+    lines += ["history", *(f"  {line}" for line in history)]
+    tell({**vars(row), "result": result, "history": history}, lines, as_json=as_json)
 
 
 @query.command()
@@ -192,13 +189,13 @@ def stats(as_json: bool) -> None:
         "error_class": Counter(row.error_class for row in errors),
         "errors": Counter("waiting" if row.next_retry_at else "permanent" for row in errors),
     }
-    if as_json:
-        say_json({**counted, "last_poll": polled})
-        return
-    for what, counts in counted.items():
-        for name, count in counts.items():
-            click.echo(f"{what:12} {name:22} {count:6}")
-    click.echo(f"last poll    {polled}")
+    lines = [
+        f"{what:12} {name:22} {count:6}"
+        for what, counts in counted.items()
+        for name, count in counts.items()
+    ]
+    told = {**counted, "last_poll": polled}
+    tell(told, [*lines, f"last poll    {polled}"], as_json=as_json)
 
 
 @query.command()
@@ -215,11 +212,8 @@ def errors(as_json: bool, **chosen: Any) -> None:
         {"class": one, "variant": variant, "runs": len(runs), "example": runs[0]}
         for (one, variant), runs in sorted(groups.items())
     ]
-    if as_json:
-        say_json(told)
-        return
-    for group in told:
-        click.echo("{runs:5}  {class:12} {variant:26} as {example}".format(**group))
+    line = "{runs:5}  {class:12} {variant:26} as {example}"
+    tell(told, [line.format(**group) for group in told], as_json=as_json)
 
 
 @admin.command()
@@ -230,9 +224,7 @@ def reset_run(run_id: str, clear_error: bool, force: bool) -> None:
     """Have a run verified again."""
     verifier = opened()
     row = find_run(verifier, run_id)
-    if force or click.confirm(f"{line_of(row)}\nVerify it again?", abort=True):
-        told = reset(verifier, row, clear_error=clear_error, reason="admin reset-run")
-        click.echo(f"{row.run_id} {told}")
+    reset_all(verifier, [row], clear_error=clear_error, dry_run=False, force=force)
 
 
 @admin.command("reset")
@@ -244,9 +236,13 @@ def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> 
     """Have all runs verified again that are meant; those in work are left alone. Without a filter, errors are meant."""
     verifier, meant = opened(), Chosen(**chosen)
     meant = Chosen(status=("error",)) if meant == Chosen() else meant
-    open_ones = ("discovered", "processing")
-    rows = [row for row in meant.among(verifier) if row.status not in open_ones]
-    if agreed(rows, "verified again", dry_run=dry_run, force=force):
+    open_now = ("discovered", "processing")
+    rows = [row for row in meant.among(verifier) if row.status not in open_now]
+    reset_all(verifier, rows, clear_error=clear_error, dry_run=dry_run, force=force)
+
+
+def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **asked: bool) -> None:
+    if agreed(rows, "verified again", **asked):
         for row in rows:
             told = reset(verifier, row, clear_error=clear_error, reason="admin reset")
             click.echo(f"{row.run_id} {told}")
@@ -268,21 +264,22 @@ def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
 
 def agreed(rows: list[RunRow], deed: str, *, dry_run: bool, force: bool) -> bool:
     """Say which runs are meant, and whether it is to be done."""
-    tell(rows, as_json=False)
+    tell_runs(rows, as_json=False)
     click.echo(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} would be {deed}")
     if dry_run or not rows:
         return False
     return force or click.confirm("Go on?", abort=True)
 
 
-def tell(rows: Iterable[RunRow], *, as_json: bool) -> None:
+def tell_runs(rows: Iterable[RunRow], *, as_json: bool) -> None:
     """Runs, one a line."""
     for row in rows:
-        click.echo(msgspec.json.encode(row) if as_json else line_of(row))
+        tell(row, [line_of(row)], as_json=as_json)
 
 
-def say_json(told: object) -> None:
-    click.echo(msgspec.json.encode(told))
+def tell(told: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """For programs, or in lines for people."""
+    click.echo(msgspec.json.encode(told) if as_json else "\n".join(lines))
 
 
 def line_of(row: RunRow) -> str:
