@@ -6,7 +6,7 @@ Everything is loaded when a name is first used, and not before: `perdure --versi
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from perdure.app import App, Called, JobRef, Pipeline
+    from perdure.app import App, Called, JobRef, JsonFormatter, Pipeline
     from perdure.app.dead_letters import DeadLetters, Redrive
     from perdure.app.error_meaning import ErrorMeaning, meaning_of
     from perdure.app.job_refs import HistoryLine
@@ -57,7 +57,6 @@ if _typing.TYPE_CHECKING:
     from perdure.model.signals import Cancel, Snooze, Succeeded
     from perdure.model.states import FailedReason, State
     from perdure.model.views import AttemptView, CaptureView, DeadGroup, JobView, Stats
-    from perdure.observers.event_lines import JsonFormatter
     from perdure.rules.backoff import Backoff, Curve, Jitter, Spread
     from perdure.rules.gate.gate import GateSettings, basic_gate
     from perdure.rules.gate.pace_settings import PaceSettings
@@ -178,7 +177,7 @@ __all__ = [
 
 # Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
 _NAMES = {
-    "perdure.app": "App Called JobRef Pipeline",
+    "perdure.app": "App Called JobRef JsonFormatter Pipeline",
     "perdure.app.dead_letters": "DeadLetters Redrive",
     "perdure.app.error_meaning": "ErrorMeaning meaning_of",
     "perdure.app.job_refs": "HistoryLine",
@@ -203,7 +202,6 @@ _NAMES = {
     "perdure.model.signals": "Cancel Snooze Succeeded",
     "perdure.model.states": "FailedReason State",
     "perdure.model.views": "AttemptView CaptureView DeadGroup JobView Stats",
-    "perdure.observers.event_lines": "JsonFormatter",
     "perdure.rules.backoff": "Backoff Curve Jitter Spread",
     "perdure.rules.gate.gate": "GateSettings basic_gate",
     "perdure.rules.gate.pace_settings": "PaceSettings",
