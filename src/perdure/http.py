@@ -39,6 +39,7 @@ __all__ = [
     "authorize",
     "principal_of",
     "refusal_handlers",
+    "request_id_of",
     "take_bytes",
 ]
 
