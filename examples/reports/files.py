@@ -69,13 +69,20 @@ def mark_processing(id: str, token: int) -> None:
         )
 
 
-def mark(connection: Connection, job_id: str, token: int, status: str, **why: str | None) -> None:
-    """Say that a file waits for its next try (queued) or has failed, and why."""
+def mark(
+    connection: Connection,
+    job_id: str,
+    token: int,
+    status: str,
+    code: str,
+    message: str,
+    raw_output: str | None = None,
+) -> None:
+    """Say that a file waits for its next try (queued) or has failed, and why; keep where the raw output is."""
     connection.execute(
-        "UPDATE files SET status = %(status)s, job_token = %(token)s, error_code = %(code)s, error_message = %(message)s,"
-        " raw_output = %(raw_output)s, processed_at = CASE WHEN %(status)s = 'failed' THEN now() END"
-        " WHERE job_id = %(job_id)s AND job_token < %(token)s",
-        {"job_id": job_id, "token": token, "status": status, **why},
+        "UPDATE files SET status = %s, job_token = %s, error_code = %s, error_message = %s, raw_output = %s,"
+        " processed_at = CASE WHEN %s = 'failed' THEN now() END WHERE job_id = %s AND job_token < %s",
+        (status, token, code, message, raw_output, status, job_id, token),
     )
 
 

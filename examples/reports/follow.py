@@ -74,19 +74,9 @@ def show(connection: files.Connection, job_id: str) -> None:
         job = ref.view()
     except UnknownName:  # it was pruned; the file stays as it is
         return
-    why = {
-        "code": job.error_code or "processing_failed",
-        "message": job.error_message or job.state.value,
-        "raw_output": None,
-    }
+    code, message = job.error_code or "processing_failed", job.error_message or job.state.value
     if job.state is State.QUEUED and job.error_kind is not None:
-        files.mark(connection, job_id, job.token, "queued", **why)
+        files.mark(connection, job_id, job.token, "queued", code, message)
     elif job.state in (State.FAILED, State.CANCELLED):
         raw = [one.id for one in ref.captures() if one.kind == "invalid_output"]
-        files.mark(
-            connection,
-            job_id,
-            job.token,
-            "failed",
-            **why | {"raw_output": raw[-1] if raw else None},
-        )
+        files.mark(connection, job_id, job.token, "failed", code, message, *raw[-1:])

@@ -165,8 +165,7 @@ def test_a_row_never_goes_back_to_what_its_job_was_before(working):
     row = working.row(id)
     with working.files.database() as connection:
         stale = (connection, row["job_id"], row["job_token"] - 1)
-        why = {"code": "llm_provider_5xx", "message": "late", "raw_output": None}
-        working.files.mark(*stale, "queued", **why)
-        working.files.mark(*stale, "failed", **why)
+        working.files.mark(*stale, "queued", "llm_provider_5xx", "late")
+        working.files.mark(*stale, "failed", "llm_provider_5xx", "late")
     working.files.mark_processing(id, row["job_token"])
     assert working.row(id) == row
