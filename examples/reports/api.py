@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 import psycopg
 from examples.reports.app import DOCUMENT, EXTENSIONS, Upload, app, reports
-from examples.reports.follow import Follower
+from examples.reports.follow import following
 from examples.reports.report import CURRENT
 from obstore.exceptions import BaseError as ObjectStoreError
 from starlette.applications import Starlette
@@ -172,7 +172,7 @@ def health(request: Request) -> Response:
     """GET /health: whether the database answers and the files are brought after their jobs."""
     with files.database() as connection:
         connection.execute("SELECT 1")
-    if not request.app.state.follower.is_well():
+    if not request.app.state.is_well():
         told = "files are no longer brought after their jobs"
         raise Refused("follower_stopped", told, status=503)
     return answer({"status": "ok"})
@@ -189,10 +189,8 @@ def answer(told: Any, status: int = 200) -> Response:
 @asynccontextmanager
 async def lifespan(served: Starlette) -> AsyncIterator[None]:
     await run_in_threadpool(app.ready)
-    served.state.follower = Follower()
-    served.state.follower.start()
-    yield
-    await run_in_threadpool(served.state.follower.stop)
+    with following() as served.state.is_well:
+        yield
 
 
 api = Starlette(

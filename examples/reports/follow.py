@@ -7,56 +7,28 @@ Always true: whoever begins to follow looks at every open file first, and a row 
 missed is made good, and a crash, a second follower or an entry that is heard twice change nothing.
 """
 
-import logging
-import threading
-import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import psycopg
 from examples.reports.app import app, reports
 
 from examples.reports import files
-from perdure import CursorTooOld, State, StoreError, UnknownName
-
-SILENCE_S_MAX = 60.0
-
-log = logging.getLogger("reports")
+from perdure import Change, State, UnknownName
 
 
-class Follower(threading.Thread):
-    """Follows until it is told to stop."""
+def following() -> AbstractContextManager[Callable[[], bool]]:
+    """Follow while a block runs; it is given a function that says whether all is well."""
+    return app.following(take, begin=catch_up, away=(psycopg.OperationalError,))
 
-    def __init__(self) -> None:
-        super().__init__(name="reports follower")
-        self._stop_asked = threading.Event()
-        self._heard_at = time.monotonic()
 
-    def is_well(self) -> bool:
-        """Whether it goes on: it hears of the feed twice a second, also that there is nothing new."""
-        return self.is_alive() and time.monotonic() < self._heard_at + SILENCE_S_MAX
-
-    def stop(self) -> None:
-        self._stop_asked.set()
-        self.join()
-
-    def run(self) -> None:
-        while not self._stop_asked.is_set():
-            try:
-                self._follow()
-            except (psycopg.OperationalError, StoreError, CursorTooOld) as away:
-                log.warning("follower_begins_anew error=%s", type(away).__name__)
-                self._stop_asked.wait(1.0)
-
-    def _follow(self) -> None:
-        with app.follow() as listener:  # from now on, so that nothing is missed after the look
-            catch_up()
-            while not self._stop_asked.is_set():
-                page = listener.take(wait_s=0.5)
-                self._heard_at = time.monotonic()
-                changed = {one.id for one in page.entries if one.pipeline == reports.name}
-                if changed:
-                    with files.database() as connection:
-                        for job_id in changed:
-                            show(connection, job_id)
+def take(entries: Sequence[Change]) -> None:
+    """Bring files after the jobs that have changed."""
+    changed = {one.id for one in entries if one.pipeline == reports.name}
+    if changed:
+        with files.database() as connection:
+            for job_id in changed:
+                show(connection, job_id)
 
 
 def catch_up() -> None:
