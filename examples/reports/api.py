@@ -31,7 +31,7 @@ from perdure.http import (
     Refused,
     asgi,
     authorize,
-    refusal_handlers,
+    refusal_answers,
     request_id_of,
     take_bytes,
 )
@@ -204,6 +204,6 @@ api = Starlette(
         Route("/health", health),
         Mount("/perdure", asgi(app)),
     ],
-    exception_handlers=refusal_handlers(psycopg.OperationalError),
+    exception_handlers=refusal_answers(psycopg.OperationalError),
     lifespan=lifespan,
 )
