@@ -1,11 +1,12 @@
 """What Perdure is told: the gateway and its breaker, the policy, the stage that converts, and the sweep.
 
-A job is one file of one owner. Its payload names the upload, its result names the XML. Both files carry the upload's id;
-the XML's name also has the token of the attempt, so two attempts never write the same file, and the one that a job's
-record names is the only one that is ever served.
+A job is one file of one owner. Its item, ``{"upload": …}``, names the PDF, and its result, ``{"xml": …}``, the XML. Both
+files carry the upload's id; the XML's name also has the token of the attempt, so two attempts never write the same file, and
+the one that a job's record names is the only one that is ever served.
 """
 
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 import httpx2
 from lxml import etree
@@ -26,21 +27,6 @@ from . import settings as known
 from .files import Files, write_atomically
 
 GATEWAY = "gateway"  # the upstream, and its gate
-
-
-@dataclass
-class Upload:
-    """The payload: the id of an uploaded file."""
-
-    upload: str
-
-
-@dataclass
-class Converted:
-    """The result: the name of the XML among the results, and its size."""
-
-    xml: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -96,11 +82,12 @@ def make_converter(settings: Settings) -> Converter:
     @app.stage(
         policy=policy_of(settings), upstream=GATEWAY, timeout_s=settings[known.GATEWAY_TIMEOUT_S]
     )
-    def convert(item: Upload, context: Context) -> Converted:
+    def convert(item: dict[str, str], context: Context) -> dict[str, str]:
+        upload = item["upload"]
         try:
-            pdf = files.source(item.upload).read_bytes()
+            pdf = files.source(upload).read_bytes()
         except FileNotFoundError:
-            gone = f"the upload {item.upload} is not in UPLOADS_DIR"
+            gone = f"the upload {upload} is not in UPLOADS_DIR"
             raise StageError("not_found", gone, public_code="IO_ERROR") from None
         answer = client.post(
             "/process",
@@ -110,19 +97,18 @@ def make_converter(settings: Settings) -> Converter:
         )
         answer.raise_for_status()
         check_xml(answer.content)
-        name = f"{item.upload}.{context.token}.xml"
-        write_atomically(files.results / name, answer.content)
-        return Converted(name, len(answer.content))
+        name = f"{upload}.{context.token}.xml"
+        write_atomically(files.results / name, BytesIO(answer.content))
+        return {"xml": name}
 
     @app.stage
     def sweep(_item: None) -> dict[str, int]:
         return files.sweep()
 
-    conversions = app.pipeline(
-        "conversions",
-        convert,
-        source_exists=lambda item: files.source(item["upload"]).exists(),
-    )
+    def has_source(item: dict[str, str]) -> bool:
+        return files.source(item["upload"]).exists()
+
+    conversions = app.pipeline("conversions", convert, source_exists=has_source)
     sweeps = app.pipeline("sweeps", sweep, queue="sweeps")
     app.every("10m", sweeps)
     return Converter(app, conversions, sweeps, files, client)

@@ -6,12 +6,12 @@ job's own: lists join the rows with Perdure's view for converters, and nothing i
 * A row is *open* while it answers for its file: the same file of the same owner is the same job. Cancelling, deleting and
   expiry close it, so that the file can be uploaded and converted anew.
 * ``changed_at`` is the row's own last change; a list of changes looks at it and at the job's.
-* A file is written beside its place and then moved there, before the row is committed. If we die in between, a file
-  without a row is left, and the sweep removes it.
+* A file is written before the row is committed. If we die in between, a file without a row is left, and the sweep removes it.
 """
 
 import hashlib
 import os
+import shutil
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from perdure import ConfigError, Pipeline, Settings
 
@@ -31,33 +31,14 @@ STRAY_S = 3_600.0  # a file without a row may belong to an upload that is not co
 # A change carries the moment of its transaction, and may be committed that much later (Perdure's statement timeout).
 LATE_COMMIT = timedelta(seconds=30)
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS converter_files (
-    upload text PRIMARY KEY,
-    job_id uuid UNIQUE,
-    owner text NOT NULL,
-    name text NOT NULL,
-    bytes bigint NOT NULL,
-    sha256 text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    changed_at timestamptz NOT NULL DEFAULT now(),
-    closed_at timestamptz,
-    expired_at timestamptz,
-    deleted_at timestamptz,
-    download_count integer NOT NULL DEFAULT 0,
-    first_downloaded_at timestamptz,
-    CHECK (closed_at IS NOT NULL OR (expired_at IS NULL AND deleted_at IS NULL))
-);
-CREATE UNIQUE INDEX IF NOT EXISTS converter_files_open ON converter_files (owner, sha256) WHERE closed_at IS NULL;
-CREATE INDEX IF NOT EXISTS converter_files_owner ON converter_files (owner, created_at);
-"""
-
+# A file under the names that programs and people are told.
 LISTED = """
-SELECT j.id::text, f.name, f.bytes, f.upload, j.status, j."attemptCount", j."lastAttemptAt", j."retryAfter",
-    j.created_at, j."queuedAt", j.started_at, greatest(j.updated_at, f.changed_at) AS updated_at,
-    concat(j.updated_at, '/', f.changed_at) AS version,
-    e.ended_at, e.ended_at + e.kept AS expires_at, j."errorCode", f.deleted_at IS NOT NULL AS is_deleted,
-    f.expired_at IS NOT NULL OR coalesce(e.ended_at + e.kept <= now(), false) AS is_expired, f.download_count
+SELECT j.id::text, f.upload, f.name AS filename, f.bytes, j.status, j."attemptCount", j."lastAttemptAt", j."retryAfter",
+    j.created_at AS "createdAt", j."queuedAt", j.started_at AS "startedAt",
+    greatest(j.updated_at, f.changed_at) AS "updatedAt", concat(j.updated_at, '/', f.changed_at) AS version,
+    e.ended_at AS "endedAt", e.ended_at + e.kept AS "expiresAt", j."errorCode", f.deleted_at IS NOT NULL AS deleted,
+    f.expired_at IS NOT NULL OR coalesce(e.ended_at + e.kept <= now(), false) AS expired,
+    f.download_count AS "downloadCount"
 FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id, LATERAL (
     SELECT make_interval(secs => %(kept_s)s) AS kept,
         CASE WHEN j.status IN ('complete', 'failed', 'cancelled') THEN j.updated_at END AS ended_at
@@ -98,26 +79,27 @@ class Files:
         self._database_url, self._kept_s = settings["store"], settings[RESULTS_KEPT_S]
         self.uploads, self.results = Path(settings[UPLOADS_DIR]), Path(settings[RESULTS_DIR])
 
-    def prepare(self) -> None:
-        """Make the table."""
-        with self.transaction() as cx:
-            make_table(cx)
-
-    def transaction(self) -> psycopg.Connection[dict[str, Any]]:
-        """A connection for a ``with``, at the end of which its transaction is committed and it is closed.
-
-        Each request has its own: a few milliseconds, and none is broken after the server was restarted.
-        """
-        return psycopg.connect(self._database_url, connect_timeout=10, row_factory=dict_row)
-
     def make_folders(self) -> None:
-        """Make the two folders, if they are not there."""
         for name, folder in (("UPLOADS_DIR", self.uploads), ("RESULTS_DIR", self.results)):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as wrong:
                 why = f"{wrong.strerror}; it must be a folder that can be written to"
                 raise ConfigError(f"{name} is {str(folder)!r}: {why}") from None
+
+    def make_table(self) -> None:
+        self.run(Path(__file__).with_name("tables.sql").read_text())
+
+    def transaction(self) -> psycopg.Connection[DictRow]:
+        """A connection for a ``with``, at the end of which its transaction is committed and it is closed.
+
+        Each request has its own: a few milliseconds, and none is broken after the server was restarted.
+        """
+        return psycopg.connect(self._database_url, connect_timeout=10, row_factory=dict_row)
+
+    def run(self, statement: str, *values: Any) -> None:
+        with self.transaction() as cx:
+            cx.execute(statement, values or None)
 
     def source(self, upload: str) -> Path:
         """Where an uploaded PDF lies."""
@@ -130,29 +112,24 @@ class Files:
 
         The same file of the same owner is the same job; one that has failed is tried again.
         """
-        draft = self.uploads / f".{uuid4().hex}"
-        try:
-            sha256, size = _copy(file, draft)
-            with self.transaction() as cx:
-                self._expire(cx, owner, sha256)  # nobody may have swept it yet
-                row = cx.execute(
-                    "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
-                    " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
-                    " RETURNING upload",
-                    (uuid4().hex, owner, name, size, sha256),
-                ).fetchone()
-                assert row is not None
-                upload = row["upload"]
-                move(draft, self.source(upload))
-                job = conversions.enqueue(
-                    {"upload": upload}, owner=owner, key=upload, if_failed="retry", within=cx
-                )
-                cx.execute(
-                    "UPDATE converter_files SET job_id = %s WHERE upload = %s", (job.id, upload)
-                )
-            return job.id, job.created
-        finally:
-            draft.unlink(missing_ok=True)
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        size = file.tell()
+        file.seek(0)
+        with self.transaction() as cx:
+            self._expire(cx, owner, sha256)  # nobody may have swept it yet
+            row = cx.execute(
+                "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
+                " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
+                " RETURNING upload",
+                (uuid4().hex, owner, name, size, sha256),
+            ).fetchone()
+            upload = row["upload"]
+            write_atomically(self.source(upload), file)
+            job = conversions.enqueue(
+                {"upload": upload}, owner=owner, key=upload, if_failed="retry", within=cx
+            )
+            cx.execute("UPDATE converter_files SET job_id = %s WHERE upload = %s", (job.id, upload))
+        return job.id, job.created
 
     def listed(self, owner: str, since: datetime | None = None) -> Listed:
         """An owner's newest files; with ``since`` those that have changed from then on, the deleted ones among them."""
@@ -166,7 +143,6 @@ class Files:
                 f"{LISTED} {which} ORDER BY f.created_at DESC, f.upload LIMIT {SHOWN_MAX}", asked
             ).fetchall()
             told = cx.execute(COUNTED, asked).fetchone()
-        assert told is not None
         return Listed(rows, told["active"], told["files"], told["at"] - LATE_COMMIT)
 
     def find(self, job_id: str, owner: str) -> dict[str, Any] | None:
@@ -177,40 +153,31 @@ class Files:
                 f"{LISTED} AND f.job_id = %(job)s AND f.deleted_at IS NULL", asked
             ).fetchone()
 
-    def shut(self, upload: str) -> None:
-        """Let a row no longer answer for its file."""
-        with self.transaction() as cx:
-            cx.execute(
-                "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), changed_at = now()"
-                " WHERE upload = %s",
-                (upload,),
-            )
-
-    def delete(self, upload: str) -> None:
-        """Take a file off its owner's list, and remove what is kept of it."""
-        with self.transaction() as cx:
-            cx.execute(
-                "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), deleted_at = now(),"
-                " changed_at = now() WHERE upload = %s",
-                (upload,),
-            )
+    def close(self, upload: str, *, delete: bool) -> None:
+        """Let a row no longer answer for its file; or take it off its owner's list, and remove what is kept of it."""
+        self.run(
+            "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), changed_at = now(),"
+            " deleted_at = CASE WHEN %s THEN now() END WHERE upload = %s",
+            delete,
+            upload,
+        )
+        if delete:  # if we die before it, the sweep does it
             self._remove(upload)
 
     def read_result(self, name: str, upload: str) -> bytes:
         """The XML, counted as a download; FileNotFoundError when it is no longer kept."""
         content = (self.results / name).read_bytes()
-        with self.transaction() as cx:
-            cx.execute(
-                "UPDATE converter_files SET download_count = download_count + 1,"
-                " first_downloaded_at = coalesce(first_downloaded_at, now()) WHERE upload = %s",
-                (upload,),
-            )
+        self.run(
+            "UPDATE converter_files SET download_count = download_count + 1,"
+            " first_downloaded_at = coalesce(first_downloaded_at, now()) WHERE upload = %s",
+            upload,
+        )
         return content
 
     def sweep(self) -> dict[str, int]:
         """Expire what has been kept for long enough, and remove rows and files that nothing answers for."""
+        self.make_table()
         with self.transaction() as cx:
-            make_table(cx)
             expired = self._expire(cx)
             cx.execute(  # Perdure has pruned the job
                 "DELETE FROM converter_files AS f WHERE f.closed_at < now() - interval '1 day'"
@@ -222,7 +189,7 @@ class Files:
         return {"expired": expired, "strays": self._remove_strays({row["upload"] for row in kept})}
 
     def _expire(
-        self, cx: psycopg.Connection[dict[str, Any]], owner: str | None = None, sha256: str = ""
+        self, cx: psycopg.Connection[DictRow], owner: str | None = None, sha256: str = ""
     ) -> int:
         """Files go before the commit: if we die in between, the rows are found again."""
         asked = {"kept_s": self._kept_s, "owner": owner, "sha256": sha256}
@@ -232,60 +199,32 @@ class Files:
         return len(expired)
 
     def _remove(self, upload: str) -> None:
-        self.source(upload).unlink(missing_ok=True)
-        for xml in self.results.glob(f"{upload}.*.xml"):
-            xml.unlink(missing_ok=True)
+        for path in (self.source(upload), *self.results.glob(f"{upload}.*.xml")):
+            path.unlink(missing_ok=True)
 
     def _remove_strays(self, kept: set[str]) -> int:
-        removed, now_s = 0, time.time()
-        for folder in (self.uploads, self.results):
-            for path in folder.iterdir():
-                with suppress(FileNotFoundError):
-                    if (
-                        path.name.split(".")[0] not in kept
-                        and now_s - path.stat().st_mtime > STRAY_S
-                    ):
-                        path.unlink()
-                        removed += 1
+        removed, before_s = 0, time.time() - STRAY_S
+        for path in (*self.uploads.iterdir(), *self.results.iterdir()):
+            with suppress(FileNotFoundError):  # another sweep has it
+                if path.name.split(".")[0] not in kept and path.stat().st_mtime < before_s:
+                    path.unlink()
+                    removed += 1
         return removed
 
 
-def make_table(cx: psycopg.Connection[Any]) -> None:
-    """Make the table, if it is not there; several processes may start at once."""
-    cx.execute("SELECT pg_advisory_xact_lock(hashtext('converter_files'))")
-    cx.execute(TABLE)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: BinaryIO) -> None:
     """All of it or nothing: whoever opens the path sees a whole file, after a power cut too."""
     draft = path.with_name(f".{uuid4().hex}")
     try:
         with draft.open("xb") as file:
-            file.write(content)
+            shutil.copyfileobj(content, file)
             file.flush()
             os.fsync(file.fileno())
-        move(draft, path)
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)  # so that it, too, remembers
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def move(draft: Path, path: Path) -> None:
-    """Put a finished file in its place, and let the folder remember it."""
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _copy(file: BinaryIO, draft: Path) -> tuple[str, int]:
-    digest, size = hashlib.sha256(), 0
-    with draft.open("xb") as copy:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-            size += len(chunk)
-            copy.write(chunk)
-        copy.flush()
-        os.fsync(copy.fileno())
-    return digest.hexdigest(), size

@@ -25,20 +25,21 @@ CODES: dict[str, tuple[int, str]] = {
     "FORBIDDEN": (403, "This file is not yours, or is not there."),
     "UNKNOWN": (500, "Something went wrong on our side."),
 }
+AWAY = (psycopg.OperationalError, StoreError, OSError, ClientDisconnect)  # database, disk, client
+
+
+def error_of(code: str, line: str = "") -> dict[str, str]:
+    """What programs and people read of a code; whatever is no public code is UNKNOWN."""
+    code = code if code in CODES else "UNKNOWN"
+    return {"code": code, "message": line or CODES[code][1]}
 
 
 class Refused(Exception):
     """A request that is answered with one of the codes, and its line or a better one."""
 
-    def __init__(self, code: str, line: str = "") -> None:
-        self.code = code
-        self.status, self.line = CODES[code][0], line or CODES[code][1]
-        super().__init__(f"{code}: {self.line}")
-
-
-def line_of(code: str | None) -> str | None:
-    """What people read for a code of a job; whatever is no public code is UNKNOWN."""
-    return None if code is None else CODES.get(code, CODES["UNKNOWN"])[1]
+    def __init__(self, code: str, line: str = "", *, status: int | None = None) -> None:
+        super().__init__(code)
+        self.error, self.status = error_of(code, line), status or CODES[code][0]
 
 
 def wants_page(request: Request) -> bool:
@@ -46,46 +47,24 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-def error_of(refused: Refused) -> dict[str, str]:
-    """The error envelope's inside."""
-    return {"code": refused.code, "message": refused.line}
-
-
 async def refuse(request: Request, error: Exception) -> Response:
-    """A refusal, as JSON or on the page."""
-    assert isinstance(error, Refused)
-    if wants_page(request) and request.method == "POST":
-        return RedirectResponse(f"/?refused={error.code}", 303)
-    if wants_page(request):
-        page = PAGES.get_template("refused.html").render(line=error.line, code=error.code)
-        return HTMLResponse(page, error.status)
-    return JSONResponse({"error": error_of(error)}, error.status)
+    """Whatever was raised, as JSON or on the page. The log has more of what is no fault of the request's."""
+    if isinstance(error, Refused):
+        refused = error
+    elif isinstance(error, HTTPException):  # what is no endpoint, or no form
+        code = "FORBIDDEN" if error.status_code == 404 else "UNKNOWN"
+        refused = Refused(code, error.detail, status=error.status_code)
+    elif isinstance(error, AWAY):
+        log.warning("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+        refused = Refused("IO_ERROR")
+    else:  # a defect of ours; the server logs it
+        refused = Refused("UNKNOWN")
+    if not wants_page(request):
+        return JSONResponse({"error": refused.error}, refused.status)
+    if request.method == "POST":
+        return RedirectResponse(f"/?refused={refused.error['code']}", 303)
+    page = PAGES.get_template("refused.html").render(refused.error)
+    return HTMLResponse(page, refused.status)
 
 
-async def refuse_http(request: Request, error: Exception) -> Response:
-    """What is no endpoint, or asks for what cannot be: there is no better code than FORBIDDEN or UNKNOWN."""
-    assert isinstance(error, HTTPException)
-    told = {"code": "FORBIDDEN" if error.status_code == 404 else "UNKNOWN", "message": error.detail}
-    return JSONResponse({"error": told}, error.status_code, headers=error.headers)
-
-
-async def refuse_away(request: Request, error: Exception) -> Response:
-    """Database or disk is away for a moment; the log has more."""
-    log.warning("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-    return await refuse(request, Refused("IO_ERROR"))
-
-
-async def refuse_unknown(request: Request, error: Exception) -> Response:
-    """A defect of ours; the log has the traceback, and nobody else."""
-    return await refuse(request, Refused("UNKNOWN"))
-
-
-HANDLERS = {
-    Refused: refuse,
-    ClientDisconnect: refuse_away,  # in the middle of an upload; nobody reads the answer
-    HTTPException: refuse_http,
-    psycopg.OperationalError: refuse_away,
-    StoreError: refuse_away,
-    OSError: refuse_away,
-    Exception: refuse_unknown,
-}
+HANDLERS = dict.fromkeys((Refused, HTTPException, *AWAY, Exception), refuse)

@@ -5,12 +5,12 @@ The owner of files is a hash of the cookie, so that neither the database nor the
 
 import hashlib
 import secrets
-from http.cookies import CookieError, SimpleCookie
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
 
-from .refusals import Refused
+from .refusals import Refused, refuse
 
 COOKIE = "converter_session"
 KEPT_S = 365 * 86_400
@@ -23,50 +23,31 @@ SAFE = {
 }
 
 
-class Sessions:
-    """Gives each visitor a session; ``scope["owner"]`` says whose a request is."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find or make the session, and add the cookie and the safe headers to the answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        known = session_in(Headers(scope=scope).get("cookie", ""))
-        session = known or secrets.token_urlsafe(24)
-        scope["owner"] = hashlib.sha256(session.encode()).hexdigest()[:32]
-        secure = "; Secure" if scope["scheme"] == "https" else ""
-
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SAFE.items():
-                    headers.setdefault(name, value)
-                if known is None:
-                    kept = f"Max-Age={KEPT_S}; Path=/; HttpOnly; SameSite=Lax{secure}"
-                    headers.append("set-cookie", f"{COOKIE}={session}; {kept}")
-            await send(message)
-
-        await self._app(scope, receive, answer)
-
-
-def session_in(cookies: str) -> str | None:
-    """The session that a Cookie header brings, if it can be one of ours."""
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None and len(found.value) == 32 else None
-
-
-def check_origin(headers: Headers) -> None:
-    """Refuse what another site makes a browser send; clients that are no browsers say neither."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None:
-        own = site in ("same-origin", "none")
+async def with_session(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    """Find or make the session, whose owner is ``request.state.owner``; add its cookie and safe headers to the answer."""
+    known = request.cookies.get(COOKIE, "")
+    session = known if len(known) == 32 else secrets.token_urlsafe(24)
+    request.state.owner = hashlib.sha256(session.encode()).hexdigest()[:32]
+    if is_own(request):
+        answer = await call_next(request)
     else:
-        own = origin is None or origin.partition("://")[2] == headers.get("host")
-    if not own:
-        raise Refused("FORBIDDEN", "Other sites may not do this for you.")
+        forged = Refused("FORBIDDEN", "Other sites may not do this for you.")
+        answer = await refuse(request, forged)
+    for name, value in SAFE.items():
+        answer.headers.setdefault(name, value)
+    if session != known:
+        secure = request.url.scheme == "https"
+        answer.set_cookie(
+            COOKIE, session, max_age=KEPT_S, httponly=True, samesite="Lax", secure=secure
+        )
+    return answer
+
+
+def is_own(request: Request) -> bool:
+    """Whether no other site makes a browser send it; clients that are no browsers say neither."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if request.method in ("GET", "HEAD"):
+        return True
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")

@@ -42,7 +42,7 @@ ENDS = {"policy": policy_at(SETTINGS[SCALE]), "timeout_s": SETTINGS[TIMEOUT_S]} 
 
 
 class Upload(msgspec.Struct):
-    """What a job is about, as it was uploaded."""
+    """The item of a job: a file as it was uploaded."""
 
     file_id: str
     name: str
@@ -51,32 +51,29 @@ class Upload(msgspec.Struct):
     version: str
 
 
-class Transcript(msgspec.Struct):
-    upload: Upload
-    text: str
-
-
 class Answer(msgspec.Struct):
-    upload: Upload
     text: str
     finish_reason: str | None
 
 
 class Checked(msgspec.Struct):
-    upload: Upload
     report: dict
     repaired: bool
 
 
 class Written(msgspec.Struct):
-    upload: Upload
     key: str
     sha256: str
     repaired: bool
 
 
+def upload_of(context: Context) -> Upload:
+    """The job's item, for the stages after the first."""
+    return msgspec.convert(context.item, Upload)
+
+
 @app.stage(**ENDS)
-def read(upload: Upload, context: Context) -> Transcript:
+def read(upload: Upload, context: Context) -> str:
     files.mark_processing(upload.file_id, context.token)
     if PurePosixPath(upload.name).suffix.lower() not in EXTENSIONS:
         raise refusal(f"{upload.name!r} is no transcript", "The type of the file is not supported.")
@@ -92,17 +89,13 @@ def read(upload: Upload, context: Context) -> Transcript:
     if "\0" in text:
         raise refusal(f"{upload.key} is not UTF-8", "The file is not a text.")
     if not text:
-        raise StageError(
-            "input_invalid",
-            f"{upload.key} is empty",
-            public_code="empty_original_transcript",
-            public_message="The transcript is empty.",
-        )
-    return Transcript(upload, text)
+        code = "empty_original_transcript"
+        raise refusal(f"{upload.key} is empty", "The transcript is empty.", public_code=code)
+    return text
 
 
-def refusal(detail: str, public_message: str) -> StageError:
-    return StageError("input_invalid", detail, public_message=public_message)
+def refusal(detail: str, public_message: str, **more: str) -> StageError:
+    return StageError("input_invalid", detail, public_message=public_message, **more)
 
 
 @cache
@@ -114,46 +107,45 @@ def client() -> Any:
 
 
 @app.stage(**ENDS, upstream="llm")
-def ask(transcript: Transcript, context: Context) -> Answer:
-    upload = transcript.upload
+def ask(transcript: str, context: Context) -> Answer:
+    upload = upload_of(context)
     files.mark_processing(upload.file_id, context.token)
     raw = client().chat.completions.with_raw_response.create(
         model=SETTINGS[LLM_MODEL],
         timeout=context.time_left_s(),
         extra_headers={"X-Request-Id": context.request_id},
-        **request_of(upload.version, transcript.text),
+        **request_of(upload.version, transcript),
     )
     context.limits(raw.headers)
     answer = raw.parse()
-    if answer.usage is not None:
-        used = answer.usage
+    if used := answer.usage:
         context.usage(tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens)
     said = answer.choices[0]
     text = said.message.content or ""
     json_of(text, finish_reason=said.finish_reason)  # no JSON: llm_output_invalid_json, and fatal
-    return Answer(upload, text, said.finish_reason)
+    return Answer(text, said.finish_reason)
 
 
 @app.stage(**ENDS)
-def validate(answer: Answer) -> Checked:
-    schema = SCHEMAS[answer.upload.version]
+def validate(answer: Answer, context: Context) -> Checked:
+    schema = SCHEMAS[upload_of(context).version]
     parsed = read_json(answer.text, schema, finish_reason=answer.finish_reason)
-    return Checked(answer.upload, parsed.value, parsed.repaired)
+    return Checked(parsed.value, parsed.repaired)
 
 
 @app.stage(**ENDS)
 def write(checked: Checked, context: Context) -> Written:
-    upload = checked.upload
+    upload = upload_of(context)
     files.mark_processing(upload.file_id, context.token)
     key = f"{objects.REPORTS}{upload.file_id}/{upload.name}.json"
     told = {"file": upload.name, "version": upload.version, "report": checked.report}
     kept = objects.put_once(key, msgspec.json.encode(told))
-    return Written(upload, key, sha256(kept).hexdigest(), checked.repaired)
+    return Written(key, sha256(kept).hexdigest(), checked.repaired)
 
 
 @app.stage(**ENDS)
 def save(written: Written, context: Context) -> None:
-    id = written.upload.file_id
+    id = upload_of(context).file_id
     with files.database() as connection:
         if not files.save_report(connection, id, context.token, written.key, written.sha256):
             raise StageError("not_found", f"there is no row of file {id}")
@@ -161,12 +153,5 @@ def save(written: Written, context: Context) -> None:
         context.complete(end, within=connection)
 
 
-reports = app.pipeline(
-    "reports",
-    read,
-    ask,
-    validate,
-    write,
-    save,
-    source_exists=lambda item: objects.exists(item["key"]),
-)
+STAGES = (read, ask, validate, write, save)
+reports = app.pipeline("reports", *STAGES, source_exists=lambda item: objects.exists(item["key"]))

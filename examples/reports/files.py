@@ -22,7 +22,6 @@ def database() -> Iterator[Connection]:
 
 
 def create_tables() -> None:
-    """Make the tables, if they are not there."""
     with database() as connection:
         connection.execute(Path(__file__).with_name("tables.sql").read_text())
 
@@ -44,18 +43,24 @@ def find(id: str, owner: str) -> dict[str, Any] | None:
         return found.fetchone()
 
 
-def page(owner: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+def page(owner: str, *, before: int, limit: int) -> list[dict[str, Any]]:
     """An owner's files, newest first."""
     with database() as connection:
         return connection.execute(
-            "SELECT * FROM files WHERE owner = %s AND no < coalesce(%s, 9223372036854775807)"
-            " ORDER BY no DESC LIMIT %s",
+            "SELECT * FROM files WHERE owner = %s AND no < %s ORDER BY no DESC LIMIT %s",
             (owner, before, limit),
         ).fetchall()
 
 
+def open_files(connection: Connection) -> list[dict[str, Any]]:
+    """Files that something is still to become of, oldest first."""
+    return connection.execute(
+        "SELECT * FROM files WHERE status IN ('uploaded', 'queued', 'processing') ORDER BY no"
+    ).fetchall()
+
+
 def mark_processing(id: str, token: int) -> None:
-    """Say that work on a file has begun. It is for the eyes: a database that is away does not fail the job for it."""
+    """Say that a file is in work. It is for the eyes: a database that is away does not fail the job for it."""
     with suppress(psycopg.OperationalError), database() as connection:
         connection.execute(
             "UPDATE files SET status = 'processing', job_token = %s, started_at = coalesce(started_at, now())"
@@ -64,23 +69,20 @@ def mark_processing(id: str, token: int) -> None:
         )
 
 
-def mark_waiting(connection: Connection, job_id: str, token: int, code: str, message: str) -> None:
-    """Say that a file waits for its next try, and why: the error stays in sight."""
-    connection.execute(
-        "UPDATE files SET status = 'queued', job_token = %s, error_code = %s, error_message = %s"
-        " WHERE job_id = %s AND job_token < %s",
-        (token, code, message, job_id, token),
-    )
-
-
-def mark_failed(
-    connection: Connection, job_id: str, token: int, code: str, message: str, raw_output: str | None
+def mark(
+    connection: Connection,
+    job_id: str,
+    token: int,
+    status: str,
+    code: str,
+    message: str,
+    raw_output: str | None = None,
 ) -> None:
-    """Say that nothing will come of a file, and keep where the raw output is."""
+    """Say that a file waits for its next try (queued) or has failed, and why; keep where the raw output is."""
     connection.execute(
-        "UPDATE files SET status = 'failed', job_token = %s, error_code = %s, error_message = %s,"
-        " raw_output = %s, processed_at = now() WHERE job_id = %s AND job_token < %s",
-        (token, code, message, raw_output, job_id, token),
+        "UPDATE files SET status = %s, job_token = %s, error_code = %s, error_message = %s, raw_output = %s,"
+        " processed_at = CASE WHEN %s = 'failed' THEN now() END WHERE job_id = %s AND job_token < %s",
+        (status, token, code, message, raw_output, status, job_id, token),
     )
 
 
@@ -92,13 +94,6 @@ def save_report(connection: Connection, id: str, token: int, key: str, sha256: s
         (token, key, sha256, id),
     )
     return saved.rowcount == 1
-
-
-def open_files(connection: Connection) -> list[dict[str, Any]]:
-    """Files that something is still to become of, oldest first."""
-    return connection.execute(
-        "SELECT * FROM files WHERE status IN ('uploaded', 'queued', 'processing') ORDER BY no"
-    ).fetchall()
 
 
 if __name__ == "__main__":

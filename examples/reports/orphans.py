@@ -20,40 +20,34 @@ from obstore.exceptions import BaseError as ObjectStoreError
 from examples.reports import files, objects
 from perdure import State, StoreError, UnknownName
 
-ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
-
 
 def find_orphans(*, age_s: float = 3_600.0) -> Iterator[tuple[str, str]]:
     """The names of orphans, with the object's key or the file's id."""
     before = datetime.now(UTC) - timedelta(seconds=age_s)
     with files.database() as connection:
-        for key in keys(connection, objects.UPLOADS, "upload_key", before):
+        for key in unknown_keys(connection, objects.UPLOADS, "upload_key", before):
             yield "orphan_s3_object", key
-        for key in keys(connection, objects.REPORTS, "report_key", before):
-            if not is_expected(connection, key):
-                yield "orphan_report_object", key
+        for key in unknown_keys(connection, objects.REPORTS, "report_key", before):
+            file_id = key.removeprefix(objects.REPORTS).partition("/")[0]
+            asked = connection.execute("SELECT job_id FROM files WHERE id::text = %s", (file_id,))
+            if not any(
+                state_of(row["job_id"]) in (State.QUEUED, State.PROCESSING) for row in asked
+            ):
+                yield "orphan_report_object", key  # no job is going to save it
         for file in files.open_files(connection):
             if file["queued_at"] < before and state_of(file["job_id"]) is None:
                 yield "orphan_file_without_job", str(file["id"])
 
 
-def keys(connection: files.Connection, prefix: str, column: str, before: datetime) -> Iterator[str]:
+def unknown_keys(
+    connection: files.Connection, prefix: str, column: str, before: datetime
+) -> Iterator[str]:
     """Objects under a prefix that no row has in that column, some thousand at a time."""
     for some in obstore.list(objects.bucket(), prefix=prefix):
         old = [one["path"] for one in some if one["last_modified"] <= before]
-        known = connection.execute(
-            f"SELECT {column} AS key FROM files WHERE {column} = ANY(%s)", (old,)
-        )
-        yield from sorted(set(old) - {row["key"] for row in known})
-
-
-def is_expected(connection: files.Connection, report_key: str) -> bool:
-    """Whether the job that has written a report is still going to save it."""
-    file_id = report_key.removeprefix(objects.REPORTS).partition("/")[0]
-    found = connection.execute(
-        "SELECT job_id FROM files WHERE id::text = %s", (file_id,)
-    ).fetchone()
-    return found is not None and state_of(found["job_id"]) not in (None, *ENDED)
+        asked = f"SELECT {column} AS key FROM files WHERE {column} = ANY(%s)"
+        known = {row["key"] for row in connection.execute(asked, (old,))}
+        yield from sorted(set(old) - known)
 
 
 def state_of(job_id: str | None) -> State | None:

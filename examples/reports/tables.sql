@@ -26,9 +26,3 @@ CREATE TABLE IF NOT EXISTS files (
 CREATE INDEX IF NOT EXISTS files_by_owner ON files (owner, no);
 CREATE INDEX IF NOT EXISTS files_open ON files (no) WHERE status IN ('uploaded', 'queued', 'processing');
 CREATE INDEX IF NOT EXISTS files_by_end ON files (processed_at);
-
--- How far the change feed was followed.
-CREATE TABLE IF NOT EXISTS files_feed (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    cursor text NOT NULL
-);

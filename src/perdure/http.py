@@ -29,7 +29,8 @@ from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import PerdureError
 from perdure.surfaces.http.asgi import LOOPBACK, FindPrincipal, api_of
 from perdure.surfaces.http.limits import OPEN_JOBS_PER_OWNER, HttpLimits, take_bytes
-from perdure.surfaces.http.problems import Refused, checked, request_id_of, tell, token_words
+from perdure.surfaces.http.problem_answers import checked, request_id_of, tell, token_words
+from perdure.surfaces.http.problems import Refused
 
 __all__ = [
     "AccessScope",
@@ -38,7 +39,8 @@ __all__ = [
     "asgi",
     "authorize",
     "principal_of",
-    "refusal_handlers",
+    "refusal_answers",
+    "request_id_of",
     "take_bytes",
 ]
 
@@ -91,7 +93,7 @@ def authorize(app: App, request: Request, scope: AccessScope) -> Principal:
     return checked(principal_of(app, request), scope, token_words(request))
 
 
-def refusal_handlers(
+def refusal_answers(
     *away: type[Exception],
 ) -> dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]:
     """For ``Starlette(exception_handlers=…)``: what endpoints of your own raise is told and logged as the API does it.

@@ -1,12 +1,13 @@
 """Following what happens, as a caller sees it: `app.follow`."""
 
+import queue
 import sqlite3
 import threading
 
 import psycopg
 import pytest
 
-from perdure import App, CallerError, ChangeKind, StoreError
+from perdure import App, CallerError, ChangeKind, CursorTooOld, StoreError, StoreUnavailable
 from perdure.engine.operate.feed_listeners import ChangeFeed
 
 WAIT_S = 20.0  # far away; no test waits for so long
@@ -143,3 +144,62 @@ def test_closing_the_app_ends_the_thread(url, monkeypatch):
     with app.follow():
         app.close()
         assert readers() == []
+
+
+# -- a table that goes after the jobs -----------------------------------------------------------
+
+
+class Table:
+    """What a follower has written: how often it began, and the jobs that it heard of."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.begun, self.heard, self.failures = 0, queue.Queue(), list(failures)
+
+    def begin(self) -> None:
+        self.begun += 1
+        self.heard.put("begun")
+
+    def changed(self, entries) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        for one in entries:
+            self.heard.put(one.id)
+
+
+def test_a_table_looks_first_and_then_hears_what_happens_until_the_block_ends(app, pipe):
+    table = Table()
+    with app.following(table.changed, begin=table.begin) as is_well:
+        assert table.heard.get(timeout=WAIT_S) == "begun"
+        id = pipe.enqueue(1).id
+        assert table.heard.get(timeout=WAIT_S) == id
+        assert is_well()
+    assert not is_well()
+    assert readers() == []
+
+
+def test_after_what_may_pass_it_begins_anew(app, pipe, monkeypatch):
+    monkeypatch.setattr("perdure.app.following._REST_S", 0.01)
+    table = Table(StoreUnavailable("away"), CursorTooOld("too old"), OSError("the table is away"))
+    with app.following(table.changed, begin=table.begin, away=(OSError,)) as is_well:
+        for _ in range(3):
+            assert table.heard.get(timeout=WAIT_S) == "begun"
+            pipe.enqueue(1)
+        assert table.heard.get(timeout=WAIT_S) == "begun"
+        id = pipe.enqueue(2).id
+        assert table.heard.get(timeout=WAIT_S) == id
+        assert is_well()
+    assert table.begun == 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_anything_else_ends_it_and_silence_is_noticed(app, pipe, monkeypatch):
+    table = Table(ZeroDivisionError("a defect"))
+    with app.following(table.changed, begin=table.begin) as is_well:
+        assert table.heard.get(timeout=WAIT_S) == "begun"
+        monkeypatch.setattr("perdure.app.following.SILENCE_S_MAX", 0.0)
+        assert not is_well()
+        monkeypatch.undo()
+        pipe.enqueue(1)
+        (thread,) = [one for one in threading.enumerate() if one.name == "perdure following"]
+        thread.join(WAIT_S)
+        assert not is_well()

@@ -1,6 +1,7 @@
 """What becomes of a file in the converter: codes, tries and their spacing, its states and fields, its result."""
 
 import threading
+from io import BytesIO
 
 import psycopg
 import pytest
@@ -199,7 +200,7 @@ def test_each_attempt_writes_its_own_file_and_only_that_of_the_record_is_served(
     until("it is complete", lambda: job.state == "succeeded")
     # A worker that was taken for dead and comes back late: its token is another, and so is its file.
     late = converter.results / f"{job.view().key}.99.xml"
-    write_atomically(late, b"<document>late</document>")
+    write_atomically(late, BytesIO(b"<document>late</document>"))
     served = ann.get(f"/api/jobs/{job.id}/download").content
     assert served != late.read_bytes()
     assert job.result()["xml"] == f"{job.view().key}.1.xml"
@@ -209,7 +210,7 @@ def test_each_attempt_writes_its_own_file_and_only_that_of_the_record_is_served(
 
 def test_a_result_is_there_whole_or_not_at_all(tmp_path):
     path, whole = tmp_path / "a.xml", [letter * 200_000 for letter in (b"a", b"b")]
-    write_atomically(path, whole[0])
+    write_atomically(path, BytesIO(whole[0]))
     seen, over = set(), threading.Event()
 
     def look() -> None:
@@ -219,13 +220,13 @@ def test_a_result_is_there_whole_or_not_at_all(tmp_path):
     reader = threading.Thread(target=look)
     reader.start()
     for turn in range(50):
-        write_atomically(path, whole[turn % 2])
+        write_atomically(path, BytesIO(whole[turn % 2]))
     over.set()
     reader.join(FAR_S)
     assert seen <= set(whole)
     (tmp_path / "folder.xml").mkdir()
     with pytest.raises(OSError, match="folder"):
-        write_atomically(tmp_path / "folder.xml", b"x")
+        write_atomically(tmp_path / "folder.xml", BytesIO(b"x"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.xml", "folder.xml"]
 
 

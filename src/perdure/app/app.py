@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from perdure.app.calling.calls import terms_of
 from perdure.app.dead_letters import DeadLetters
 from perdure.app.files.policies import policy_at
+from perdure.app.following import FollowThread
 from perdure.app.job_refs import JobRef, job_at, name_or_number
 from perdure.app.jobs import Jobs
 from perdure.app.pipelines import Pipeline
@@ -27,6 +28,7 @@ from perdure.engine.operate.feed_listeners import Listener
 from perdure.engine.stage_parameters import function_behind
 from perdure.engine.stages import LaidPipeline, Stage, check_name
 from perdure.engine.upkeep.schedules import declare
+from perdure.model.changes import Change
 from perdure.model.errors import CallerError, ConfigError, UnknownName
 from perdure.model.events import Event
 from perdure.model.jobs import OnLost
@@ -329,6 +331,28 @@ class App:
         """
         with self._session.feed.listening(owner, after) as listener:
             yield listener
+
+    @contextmanager
+    def following(
+        self,
+        changed: Callable[[Sequence[Change]], Any],
+        *,
+        begin: Callable[[], Any],
+        away: tuple[type[Exception], ...] = (),
+    ) -> Iterator[Callable[[], bool]]:
+        """Have a table or a screen of yours go after the jobs, on a thread of its own, while the block runs.
+
+        Each time it begins, ``begin()`` is to look at how things stand; then ``changed(entries)`` hears what has happened since,
+        in order. It begins anew where the store is away, and after whatever you name in ``away``, as
+        ``psycopg.OperationalError``; anything else that the two raise ends it. The block is given a function that says
+        whether it goes on: for your health check.
+        """
+        thread = FollowThread(self.follow, begin, changed, away)
+        thread.start()
+        try:
+            yield thread.is_well
+        finally:
+            thread.stop()
 
     def read_capture(self, id: str, *, owner: str | None = None) -> bytes:
         """Raw output that a stage has put aside; see `JobRef.captures` for the ids.

@@ -229,9 +229,8 @@ def test_a_second_writer_finds_the_first_and_keeps_it(working):
     assert (file["status"], file["processing"]["attempts"]) == ("succeeded", 2)
     stages = working.module["app"]
     row = working.row(id)
-    upload = stages.Upload(id, name, row["upload_key"], "", "report-2")
-    second = stages.write(
-        stages.Checked(upload, {"title": "another"}, False), SimpleNamespace(token=0)
-    )
+    item = {"file_id": id, "name": name, "key": row["upload_key"], "sha256": "", "version": "report-2"}  # fmt: skip
+    again = SimpleNamespace(token=0, item=item)
+    second = stages.write(stages.Checked({"title": "another"}, False), again)
     assert (second.key, second.sha256) == (row["report_key"], row["report_sha256"])
     assert working.get(f"/api/files/{id}/report").json()["report"] == GOOD_REPORT

@@ -43,6 +43,20 @@ def test_every_row_names_a_file_and_a_test_that_are_there():
     assert not found, told(found)
 
 
+OUTSIDE = ("demo.py", "faults.py", "parts.py")
+
+
+def test_it_is_as_long_as_the_readme_says():
+    said = re.search(
+        r"some (\d+) lines of application.*?some (\d+) lines for", PAGE.read_text(), re.DOTALL
+    )
+    files = [*PAGE.parent.glob("*.py"), *PAGE.parent.glob("*.sql")]
+    lines = {one.name: len(one.read_text(encoding="utf-8").splitlines()) for one in files}
+    outside = sum(lines[name] for name in OUTSIDE)
+    for claim, found in zip(said.groups(), (sum(lines.values()) - outside, outside), strict=True):
+        assert round(int(claim) / found, 2) == 1.0
+
+
 def test_a_row_that_lies_is_caught():
     good = "| R1 | One job. | [app.py](app.py) | `test_readme.py::test_a_row_that_lies_is_caught` |"
     assert faults(good) == []

@@ -145,7 +145,7 @@ def test_an_upload_whose_transaction_failed_is_an_orphan_and_no_file(working, mo
     assert len(found) == 1
 
 
-def test_a_follower_that_knows_no_cursor_looks_at_every_open_file(working):
+def test_a_follower_that_begins_looks_at_every_open_file(working):
     id = working.upload(FAULTS["wrong schema"])
     assert working.ended(id)["status"] == "failed"
     with working.files.database() as connection:  # as if nobody had followed when it failed
@@ -153,7 +153,7 @@ def test_a_follower_that_knows_no_cursor_looks_at_every_open_file(working):
             "UPDATE files SET status = 'queued', error_code = NULL, raw_output = NULL, job_token = 0 WHERE id = %s",
             (id,),
         )
-    working.follow.catch_up(working.follow.known_cursor())
+    working.follow.catch_up()
     file, row = working.show(id), working.row(id)
     assert (file["status"], file["error_code"]) == ("failed", "schema_validation_failed")
     assert row["raw_output"] is not None
@@ -165,7 +165,7 @@ def test_a_row_never_goes_back_to_what_its_job_was_before(working):
     row = working.row(id)
     with working.files.database() as connection:
         stale = (connection, row["job_id"], row["job_token"] - 1)
-        working.files.mark_waiting(*stale, "llm_provider_5xx", "late")
-        working.files.mark_failed(*stale, "llm_provider_5xx", "late", None)
+        working.files.mark(*stale, "queued", "llm_provider_5xx", "late")
+        working.files.mark(*stale, "failed", "llm_provider_5xx", "late")
     working.files.mark_processing(id, row["job_token"])
     assert working.row(id) == row

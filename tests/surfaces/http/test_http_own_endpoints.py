@@ -17,7 +17,7 @@ from perdure.http import (
     asgi,
     authorize,
     principal_of,
-    refusal_handlers,
+    refusal_answers,
     take_bytes,
 )
 from perdure.model.operations import Deed
@@ -91,7 +91,7 @@ def own(app) -> TestClient:
         Route("/fail/{what}", fail),
         Route("/body", measure, methods=["POST"]),
     ]
-    served = Starlette(routes=routes, exception_handlers=refusal_handlers(Away))
+    served = Starlette(routes=routes, exception_handlers=refusal_answers(Away))
     return TestClient(served, raise_server_exceptions=False)
 
 

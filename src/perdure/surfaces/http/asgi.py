@@ -31,14 +31,14 @@ from perdure.surfaces.http import dead, events, health, jobs, login, operators, 
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
-from perdure.surfaces.http.problems import (
+from perdure.surfaces.http.problem_answers import (
     SAFE_HEADERS,
-    Refused,
     checked,
     request_id_of,
     tell,
     token_words,
 )
+from perdure.surfaces.http.problems import Refused
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,

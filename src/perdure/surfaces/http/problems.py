@@ -4,19 +4,11 @@ No stack trace, path, statement or name of a driver ever leaves: only the errors
 words of their own, and of those that say that something is not there, nobody learns whether it is another's.
 """
 
-import logging
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from uuid import uuid4
 
-import msgspec
 from msgspec import Struct
-from starlette.requests import Request
-from starlette.responses import Response
 
-from perdure.app.surface.serving import trace_of
-from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import (
     CallerError,
     ConfigError,
@@ -52,16 +44,6 @@ CODES: Mapping[str, tuple[int, str]] = {
     "overloaded": (503, "The server answers as many requests as it can; Retry-After says when to ask again."),
     "store_error": (503, "The store cannot do it now."),
 }  # fmt: skip
-
-SAFE_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
-_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
-_log = logging.getLogger("perdure.http")
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -124,49 +106,6 @@ def problem_of(refused: Refused, request_id: str) -> Problem:
         detail=refused.detail or refused.title,
         request_id=request_id,
     )
-
-
-def tell(error: Exception, request_id: str, *, away: bool = False) -> Response:
-    """The answer to a request that has met an error, which is logged by whose fault it is.
-
-    ``away`` says that it is no fault of ours: a part cannot be reached now, as the store at times.
-    """
-    refused = refusal_of(StoreError() if away else error)
-    if refused.code == "internal":
-        _log.error("request %s went wrong: %s", request_id, trace_of(error))
-    elif refused.code == "store_error":
-        _log.warning("request %s cannot be met now: %s", request_id, trace_of(error))
-    else:
-        _log.debug("request %s was refused: %s", request_id, refused.code)
-    problem = problem_of(refused, request_id)
-    headers = {**SAFE_HEADERS, **refused.headers, "x-request-id": request_id}
-    kind = "application/problem+json"
-    return Response(msgspec.json.encode(problem), problem.status, headers, media_type=kind)
-
-
-def request_id_of(request: Request) -> str:
-    """The caller's own, if it is sane; else a new one."""
-    given = request.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
-
-
-def checked(principal: Principal | None, scope: AccessScope, told: str) -> Principal:
-    """Whoever a request speaks for, if there is somebody and they may."""
-    if principal is None:
-        raise Refused("unauthenticated", told, www_authenticate="Bearer")
-    if not principal.may(scope):
-        raise Refused("forbidden", f"this needs the scope {scope.value}")
-    return principal
-
-
-def token_words(request: Request) -> str:
-    """What to send; of a token that opens nothing nobody learns whether it ever did."""
-    given, remedy = request.headers.get("authorization"), "perdure token create makes one"
-    if given is None:
-        return f"there is no header Authorization; send Authorization: Bearer TOKEN ({remedy})"
-    if given[:7].lower() != "bearer ":
-        return "the header Authorization must be Bearer and the token, with a space between them"
-    return f"the token is unknown, expired or revoked; send another one ({remedy})"
 
 
 def _line(error: PerdureError) -> str:
