@@ -160,7 +160,7 @@ def test_the_stages_of_every_sdk_make_one_call_an_attempt_and_tell_what_it_used(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.stdout.splitlines() == [
@@ -236,7 +236,7 @@ def test_a_row_of_django_and_its_job_are_there_together_or_not_at_all(engine, tm
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.stdout == "1 1\n", done.stderr

@@ -82,7 +82,7 @@ def run_offline(*command: object, cwd: Path, **environment: str) -> str:
         env=kept | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -340,7 +340,9 @@ def test_what_its_parent_has_accepted_is_not_written_by_a_forked_child(queue_to,
     assert os.waitstatus_to_exitcode(status) == 0
     pipe.read()
     queue.flush()
-    assert jobs_in(pipe.lines()) == list(range(MANY))
+    # A pipe that is full for many lines may have room for the child's own.
+    told = [job for job in jobs_in(pipe.lines()) if job != 90_001]
+    assert told == list(range(MANY))
 
 
 ENDING = """
