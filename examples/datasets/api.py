@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from perdure import Item, JobView, NotChangeable, Run
-from perdure.http import AccessScope, Refused, asgi, authorize, refusal_handlers, take_bytes
+from perdure.http import AccessScope, Refused, asgi, authorize, refusal_answers, take_bytes
 
 BODY_BYTES_MAX = 8_000_000
 PAGE_MAX = 500
@@ -250,7 +250,7 @@ ENDPOINTS = (
     ("GET", "/v1/samples/{id}", show_sample),
 )
 routes = [Route(path, serving(act), methods=[method]) for method, path, act in ENDPOINTS]
-handlers = refusal_handlers()
+handlers = refusal_answers()
 
 
 async def refuse_form(request: Request, wrong: Exception) -> Response:
