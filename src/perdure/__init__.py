@@ -8,10 +8,10 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from perdure.app import App, Called, JobRef, JsonFormatter, Pipeline
     from perdure.app.dead_letters import DeadLetters, Redrive
-    from perdure.app.error_meaning import ErrorMeaning, meaning_of
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
     from perdure.app.session.settings import Alias, Settings, load_settings
+    from perdure.app.surface.error_meaning import ErrorMeaning, meaning_of
     from perdure.engine.attempt.context import Context
     from perdure.engine.batch.report import Report
     from perdure.engine.enqueue import Item
@@ -179,10 +179,10 @@ __all__ = [
 _NAMES = {
     "perdure.app": "App Called JobRef JsonFormatter Pipeline",
     "perdure.app.dead_letters": "DeadLetters Redrive",
-    "perdure.app.error_meaning": "ErrorMeaning meaning_of",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
     "perdure.app.session.settings": "Alias Settings load_settings",
+    "perdure.app.surface.error_meaning": "ErrorMeaning meaning_of",
     "perdure.engine.attempt.context": "Context",
     "perdure.engine.batch.report": "Report",
     "perdure.engine.enqueue": "Item",
