@@ -11,9 +11,11 @@ A retry repeats the failed stage and none before it. `perdure worker examples.da
 import os
 from functools import cache
 from hashlib import sha256
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
+from examples.datasets import settings as known
 from examples.datasets.settings import SETTINGS
 
 from perdure import App, Backoff, Cancel, Context, Policy, StageError
@@ -21,7 +23,7 @@ from perdure.checks import check
 
 WORDS_MIN = 4
 MEASURED_BY = "measures-1"  # a change of what is measured is another version
-TOPICS = ("food", "travel", "work", "sport", "other")
+FILES = Path(SETTINGS[known.FOLDER])
 
 
 def policy_at(preset: str, scale: float) -> Policy | str:
@@ -34,11 +36,10 @@ def policy_at(preset: str, scale: float) -> Policy | str:
     return Policy.based_on(preset, name=f"{preset}-x{scale:g}", backoff=backoff)
 
 
-app = App(SETTINGS.store)
+app = App(settings=SETTINGS)
 app.upstream("llm", concurrency=16)
-ONCE, LLM, USUAL = (
-    policy_at(one, SETTINGS.scale) for one in ("datasets-once", "datasets-llm", "datasets")
-)
+PRESETS = ("datasets-once", "datasets-llm", "datasets")
+ONCE, LLM, USUAL = (policy_at(one, SETTINGS[known.SCALE]) for one in PRESETS)
 
 
 class Sample(msgspec.Struct):
@@ -48,11 +49,11 @@ class Sample(msgspec.Struct):
     text: str
 
 
-class Label(msgspec.Struct):
+class Label(msgspec.Struct, forbid_unknown_fields=True):
     """What the model is asked for."""
 
     topic: Literal["food", "travel", "work", "sport", "other"]
-    title: str
+    title: Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
 
 
 class Labeled(msgspec.Struct):
@@ -95,34 +96,26 @@ def client() -> Any:
     """The model's client, made when it is first used. It tries nothing again by itself: the policy does."""
     import httpx2
 
-    key = {"Authorization": f"Bearer {SETTINGS.llm_key}"}
-    return httpx2.Client(base_url=SETTINGS.llm_url, headers=key, timeout=SETTINGS.timeout_s)
+    key = {"Authorization": f"Bearer {SETTINGS[known.LLM_KEY]}"}
+    return httpx2.Client(
+        base_url=SETTINGS[known.LLM_URL], headers=key, timeout=SETTINGS[known.TIMEOUT_S]
+    )
 
 
-FORM = {
-    "name": "label",
-    "strict": True,
-    "schema": {
-        "type": "object",
-        "properties": {
-            "topic": {"enum": list(TOPICS)},
-            "title": {"type": "string", "minLength": 1, "maxLength": 60},
-        },
-        "required": ["topic", "title"],
-        "additionalProperties": False,
-    },
-}
+TOPICS = ", ".join(get_args(Label.__annotations__["topic"]))
+SCHEMA = msgspec.json.schema_components([Label])[1]["Label"]
+FORM = {"type": "json_schema", "json_schema": {"name": "label", "strict": True, "schema": SCHEMA}}
 
 
-@app.stage(policy=LLM, upstream="llm", timeout_s=2 * SETTINGS.timeout_s)
+@app.stage(policy=LLM, upstream="llm", timeout_s=2 * SETTINGS[known.TIMEOUT_S])
 def label(sample: Sample, context: Context) -> Labeled:
     asked = {
-        "model": SETTINGS.llm_model,
+        "model": SETTINGS[known.LLM_MODEL],
         "messages": [
-            {"role": "system", "content": f"Answer with JSON: topic ({', '.join(TOPICS)}), title."},
+            {"role": "system", "content": f"Answer with JSON: topic ({TOPICS}), title."},
             {"role": "user", "content": sample.text},
         ],
-        "response_format": {"type": "json_schema", "json_schema": FORM},
+        "response_format": FORM,
         "temperature": 0,
         "max_tokens": 200,
     }
@@ -130,8 +123,8 @@ def label(sample: Sample, context: Context) -> Labeled:
     answer = client().post("/chat/completions", json=asked, headers=said).raise_for_status().json()
     used, choice = answer["usage"], answer["choices"][0]
     tokens_in, tokens_out = used["prompt_tokens"], used["completion_tokens"]
-    usd = tokens_in * SETTINGS.usd_per_mtok_in + tokens_out * SETTINGS.usd_per_mtok_out
-    context.usage(tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=usd / 1e6)
+    usd = (tokens_in * SETTINGS[known.USD_IN] + tokens_out * SETTINGS[known.USD_OUT]) / 1e6
+    context.usage(tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=usd)
     text = choice["message"]["content"]
     return Labeled(sample, check(text, Label, finish_reason=choice["finish_reason"]))
 
@@ -139,9 +132,8 @@ def label(sample: Sample, context: Context) -> Labeled:
 @app.stage(policy=USUAL)
 def measure(labeled: Labeled) -> Measured:
     words = labeled.sample.text.lower().split()
-    return Measured(
-        labeled.sample, labeled.label, len(words), round(len(set(words)) / len(words), 3)
-    )
+    variety = round(len(set(words)) / len(words), 3)
+    return Measured(labeled.sample, labeled.label, len(words), variety)
 
 
 @app.stage(policy=USUAL)
@@ -149,15 +141,14 @@ def keep(measured: Measured) -> Row:
     """Write the artifact, whole or not at all; whoever comes second writes the same bytes."""
     body = msgspec.json.encode(measured)
     name = sha256(body).hexdigest()
-    path = SETTINGS.folder / "artifacts" / name[:2] / f"{name}.json"
+    path = FILES / "artifacts" / name[:2] / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_bytes(body)
     part.replace(path)
     sample, said = measured.sample, measured.label
-    return Row(
-        sample.id, sample.text, said.topic, said.title, measured.words, measured.variety, MEASURED_BY, name
-    )  # fmt: skip
+    numbers = (measured.words, measured.variety, MEASURED_BY)
+    return Row(sample.id, sample.text, said.topic, said.title, *numbers, artifact=name)
 
 
 samples = app.pipeline("samples", pick, label, measure, keep)

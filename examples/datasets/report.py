@@ -21,6 +21,7 @@ from perdure import PerdureError, Run
 
 HISTORY = Path(__file__).with_name("history")
 WIDTH, BAR, NAMES = 640, 18, 150  # pixels
+SUMMED = ("calls", "their calls", "unheard", "charged", "they charged", "usd", "their usd")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -42,37 +43,25 @@ def ask(question: str, **numbers: int) -> Rows:
 
 
 def reconcile(ours: Rows, theirs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Our calls and theirs side by side, by the number of the call about its sample, and the sums of all.
-
-    They charge for answers that never reached us. So they may have charged for more than we know of, but for no more calls than
-    those that nobody heard an answer to; what is beyond that is to be asked of them.
-    """
-    nothing = {"calls": 0, "charged": 0, "unheard": 0, "cost_usd": 0.0}
+    """Our calls and theirs side by side, by the number of the call about its sample; the last line has the sums of all."""
+    nothing = {"calls": 0, "charged": 0, "unheard": 0, "cost_usd": 0}
     by_number = {str(one["number"]): one for one in ours}
     lines = []
     for number in sorted({*by_number, *theirs}, key=int):
         our, their = by_number.get(number, nothing), theirs.get(number, nothing)
-        lines.append(
-            {
-                "call": number,
-                "calls": int(our["calls"]),
-                "their calls": int(their["calls"]),
-                "unheard": int(our["unheard"]),
-                "charged": int(our["charged"]),
-                "they charged": int(their["charged"]),
-                "usd": round(float(our["cost_usd"]), 9),
-                "their usd": round(float(their["cost_usd"]), 9),
-            }
-        )
-    names = [name for name in (lines[0] if lines else {}) if name != "call"]
-    return [
-        *lines,
-        {"call": "all", **{name: round(sum(one[name] for one in lines), 9) for name in names}},
-    ]
+        calls = (our["calls"], their["calls"], our["unheard"], our["charged"], their["charged"])
+        usd = (round(float(one["cost_usd"]), 9) for one in (our, their))
+        lines.append({"call": number} | dict(zip(SUMMED, (*map(int, calls), *usd), strict=True)))
+    sums = {name: round(sum(one[name] for one in lines), 9) for name in SUMMED}
+    return [*lines, {"call": "all", **sums}]
 
 
-def disputes(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a bill says that our history cannot explain."""
+def disputes(lines: Rows) -> list[str]:
+    """What a bill says that our history cannot explain.
+
+    They charge for answers that never reached us, so they may have charged for more calls than we know of, but for no more than
+    those that nobody heard an answer to.
+    """
     sums, found = lines[-1], []
     if not sums["calls"] - sums["unheard"] <= sums["their calls"] <= sums["calls"]:
         found.append(f"{sums['calls']} calls are ours, {sums['their calls']} theirs")
@@ -83,56 +72,49 @@ def disputes(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def bars(title: str, values: Mapping[str, float]) -> str:
     """A bar for each value, as SVG."""
-    most = max([*values.values(), 1e-9])
-    height = BAR * (len(values) + 2)
+    most, height = max([*values.values(), 1e-9]), BAR * (len(values) + 2)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" role="img">'
-    ]
-    lines += [
-        f"<title>{escape(title)}</title>",
-        f'<text y="14" font-weight="bold">{escape(title)}</text>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" role="img">',
+        f'<title>{escape(title)}</title><text y="14" font-weight="bold">{escape(title)}</text>',
     ]
     for place, (name, value) in enumerate(values.items(), 1):
         y, width = BAR * (place + 0.5), (WIDTH - NAMES - 80) * value / most
-        lines.append(
-            f'<text x="{NAMES - 6}" y="{y + 12:g}" text-anchor="end">{escape(name)}</text>'
-        )
-        lines.append(
-            f'<rect x="{NAMES}" y="{y + 1:g}" width="{width:.1f}" height="{BAR - 4}" fill="#47a"/>'
-        )
-        lines.append(f'<text x="{NAMES + width + 6:.1f}" y="{y + 12:g}">{value:,g}</text>')
-    return "\n".join([*lines, "</svg>"])  # fmt: skip
+        lines += [
+            f'<text x="{NAMES - 6}" y="{y + 12:g}" text-anchor="end">{escape(name)}</text>',
+            f'<rect x="{NAMES}" y="{y + 1:g}" width="{width:.1f}" height="{BAR - 4}" fill="#47a"/>',
+            f'<text x="{NAMES + width + 6:.1f}" y="{y + 12:g}">{value:,g}</text>',
+        ]
+    return "\n".join([*lines, "</svg>"])
 
 
 def table(rows: Rows) -> str:
     """Rows as HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in rows[0]) if rows else ""
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(one))}</td>" for one in row.values()) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    cells = ("".join(f"<td>{escape(str(one))}</td>" for one in row.values()) for row in rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
-def page(run: Run, usage: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """The report."""
+def page(run: Run, bill: Rows, said: Sequence[str]) -> str:
+    """The report, with what is to be said of the bill."""
     stages = ask("stages", run=run.no)
-    bill = reconcile(ask("billing", run=run.no), usage or {})
+    retries = {f"{one['retries']} retries": one["samples"] for one in ask("retries", run=run.no)}
+    errors = {one["kind"]: int(one["attempts"]) for one in ask("errors", run=run.no)}
+    rates = {one["stage"]: round(100 * one["retry_rate"], 2) for one in stages}
+    calls = {f"call {one['call']}": one["calls"] for one in bill}
     parts = [
         "<!doctype html><meta charset='utf-8'><title>Data set</title>",
         "<style>body, text { font: 13px sans-serif } td { text-align: right; padding: 0 8px }</style>",
         f"<h1>{escape(run.name)}</h1>",
         table([status_of(run)]),
-        bars("samples by retries needed", {f"{one['retries']} retries": one["samples"] for one in ask("retries", run=run.no)}),
-        bars("attempts by error", {one["kind"]: int(one["attempts"]) for one in ask("errors", run=run.no)}),
-        bars("retries in 100 attempts, by stage", {one["stage"]: round(100 * one["retry_rate"], 2) for one in stages}),
+        bars("samples by retries needed", retries),
+        bars("attempts by error", errors),
+        bars("retries in 100 attempts, by stage", rates),
         table(stages),
-        bars("calls of the model, by number of the call about a sample", {f"call {one['call']}": one["calls"] for one in bill}),
+        bars("calls of the model, by number of the call about a sample", calls),
         "<h2>The bill, by number of the call about a sample</h2>",
         table(bill),
-    ]  # fmt: skip
-    if usage is not None:
-        parts += [f"<p>{escape(one)}</p>" for one in disputes(bill) or ["The bill is explained."]]
+        *(f"<p>{escape(one)}</p>" for one in said),
+    ]
     return "\n".join(parts)
 
 
@@ -143,23 +125,24 @@ def main() -> int:
     options.add_argument("--usage", help="the provider's own count: a URL or a file")
     options.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     asked = options.parse_args()
-    usage = None
+    usage, found = {}, []
     try:
         run = app.get_run(asked.name)
-        if asked.usage and "://" in asked.usage:
-            with urlopen(asked.usage, timeout=60.0) as answer:
+        if asked.usage:
+            where = asked.usage if "://" in asked.usage else Path(asked.usage).resolve().as_uri()
+            with urlopen(where, timeout=60.0) as answer:
                 usage = json.load(answer)
-        elif asked.usage:
-            usage = json.loads(Path(asked.usage).read_text())
-        asked.output.write_text(page(run, usage))
-        lines = reconcile(ask("billing", run=run.no), usage or {})
+        bill = reconcile(ask("billing", run=run.no), usage)
+        found = disputes(bill) if asked.usage else []
+        said = found or (["The bill is explained."] if asked.usage else [])
+        asked.output.write_text(page(run, bill, said))
     except (PerdureError, OSError, ValueError) as wrong:
         print(f"report: {wrong}", file=sys.stderr)
         return 2
-    for one in lines:
+    for one in bill:
         print("  ".join(f"{name} {value}" for name, value in one.items()))
-    found = disputes(lines) if usage is not None else []
-    print(*found, sep="\n", end="\n" if found else "")
+    for one in found:
+        print(one)
     return 1 if found else 0
 
 

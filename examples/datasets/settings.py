@@ -1,53 +1,29 @@
-"""What the application is told by its environment; README.md has the table."""
+"""What the application is told by its environment: DATASETS_ and the setting's name in capitals; README.md has the table.
 
-import os
+Perdure finds, checks and shows them, as it does its own: `perdure config show examples.datasets.app:app --origin`.
+"""
+
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
 
-from perdure import ConfigError
+from perdure import Alias, ConfigError, Setting, load_settings
 
+FOLDER = Setting("folder", str, "", "folder", "Where artifacts and data sets are written.")
+LLM_URL = Setting("llm_url", str, "", "URL", "Where the model's OpenAI-compatible server is.")
+LLM_KEY = Setting("llm_key", str, "", "key", "What the model's server knows us by.", secret=True)
+LLM_MODEL = Setting("llm_model", str, "", "name", "The model that is asked.")
+USD_IN = Setting("usd_per_mtok_in", float, 0.15, "USD", "A million tokens of a prompt.", 0)
+USD_OUT = Setting("usd_per_mtok_out", float, 0.60, "USD", "A million tokens of an answer.", 0)
+TIMEOUT_S = Setting("timeout_s", float, 60.0, "seconds", "Of a call of the model.", 0.001)
+SCALE = Setting("scale", float, 1.0, "times", "Of waits; less in a demonstration.", 0.000_001)
 
-class Settings(NamedTuple):
-    """Where the store, the model and the files are, what a token costs, and two numbers that are not the policy's."""
-
-    store: str
-    folder: Path
-    llm_url: str
-    llm_key: str
-    llm_model: str
-    usd_per_mtok_in: float = 0.15
-    usd_per_mtok_out: float = 0.60
-    timeout_s: float = 60.0  # of a call of the model
-    scale: float = 1.0  # of the waits between attempts; 1 in service, less in a demonstration
-
-
-def settings_of(environment: Mapping[str, str]) -> Settings:
-    """The settings, each from DATASETS_ and its name in capitals."""
-    found: dict[str, str | float | Path] = {}
-    for name, kind in Settings.__annotations__.items():
-        variable = f"DATASETS_{name.upper()}"
-        told = environment.get(variable)
-        if told is None and name in Settings._field_defaults:
-            continue
-        if not told:
-            raise ConfigError(f"{variable} is not set; examples/datasets/README.md says what it is")
-        found[name] = _positive(variable, told) if kind is float else kind(told)
-    return Settings(**found)
-
-
-def _positive(variable: str, told: str) -> float:
-    try:
-        number = float(told)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ConfigError(f"{variable} is {told!r}; write a number above 0")
-    return number
-
+NEEDED, FREE = (FOLDER, LLM_URL, LLM_KEY, LLM_MODEL), (USD_IN, USD_OUT, TIMEOUT_S, SCALE)
+NAMES = (
+    Alias("store", variable="DATASETS_STORE", needed=True),
+    *(Alias(one, variable=f"DATASETS_{one.name.upper()}", needed=True) for one in NEEDED),
+    *(Alias(one, variable=f"DATASETS_{one.name.upper()}") for one in FREE),
+)
 
 try:
-    SETTINGS = settings_of(os.environ)
+    SETTINGS = load_settings(NAMES)
 except ConfigError as wrong:  # whichever program asks says this and ends
     sys.exit(f"datasets: {wrong}")

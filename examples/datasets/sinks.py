@@ -7,8 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from examples.datasets.app import Row
-from examples.datasets.settings import SETTINGS
+from examples.datasets.app import FILES, Row
 from pyarrow.parquet import ParquetWriter
 
 from perdure import Run
@@ -25,7 +24,7 @@ def write_files(run: Run, name: str) -> dict[Path, int]:
 
     A file is whole, or as it was before. After a re-drive, call it again.
     """
-    folder = SETTINGS.folder / "datasets"
+    folder = FILES / "datasets"
     folder.mkdir(parents=True, exist_ok=True)
     jsonl, parquet = folder / f"{name}.jsonl", folder / f"{name}.parquet"
     schema = SCHEMA.with_metadata({"dataset": name, "run": run.id})

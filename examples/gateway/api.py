@@ -20,10 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure import ConfigError, JobFailed, JobView, State, UnknownName
+from perdure import ConfigError, JobFailed, JsonFormatter, Settings, State, UnknownName
 
-from .app import Settings, make_texts, settings_in
-from .gateway import HANDLERS, as_json, new_client, request_id_of, tell_health
+from .answers import HANDLERS, HEALTH, as_json, new_client, request_id_of
+from .app import GATEWAY_URL, WAIT_S, make_texts, read_settings
 from .schemas import AIFailure, read_ask
 
 
@@ -31,7 +31,7 @@ def make_api(settings: Settings | None = None) -> Starlette:
     """The ASGI application, with the settings of the environment unless others are given."""
     try:
         if settings is None:
-            settings = settings_in()
+            settings = read_settings()
             log_as_json()
         api = API(settings)
     except ConfigError as wrong:
@@ -42,8 +42,7 @@ def make_api(settings: Settings | None = None) -> Starlette:
             Route("/v1/ai/jobs/{id}", api.tell_job),
             Route("/v1/ai/status", api.ask_gateway),
             Route("/internal/gateway/health", api.ask_gateway),
-            Route("/health", tell_health),
-            Route("/healthz", tell_health),
+            *HEALTH,
         ],
         exception_handlers=HANDLERS,
         lifespan=api.lifespan,
@@ -74,13 +73,14 @@ class API:
         if pipeline is None:
             known = {"field": "provider", "reason": "the gateway has no such provider"}
             raise AIFailure("INVALID_REQUEST", "There is no such provider.", details=known)
-        item, key = msgspec.to_builtins(ask), request.headers.get("idempotency-key")
+        item = msgspec.to_builtins(ask)
+        key = request.headers.get("idempotency-key")
         whose: dict[str, Any] = {"key": key, "request_id": request_id_of(request)}
         if "respond-async" in request.headers.get("prefer", ""):
             job = await pipeline.enqueue_async(item, **whose)
             return self._promise(request, job.id, 0.0)
         try:
-            called = await pipeline.call_async(item, wait_s=self._settings.wait_s, **whose)
+            called = await pipeline.call_async(item, wait_s=self._settings[WAIT_S], **whose)
         except JobFailed as failed:
             raise failure_of(failed.public_code, failed.public_message) from None
         if called.done:
@@ -95,7 +95,7 @@ class API:
         """``GET /v1/ai/jobs/{id}``: the text, or how far it is, or the error that it has ended with."""
         try:
             job = await self._texts.app.job_async(request.path_params["id"])
-            view: JobView = await job.view_async()
+            view = await job.view_async()
         except UnknownName:
             raise AIFailure("INVALID_REQUEST", "There is no such job.", http_status=404) from None
         if view.state is State.SUCCEEDED:
@@ -103,20 +103,15 @@ class API:
         if view.state in (State.FAILED, State.CANCELLED):
             raise failure_of(view.error_code, view.error_message)
         last = {"lastError": view.error_code} if view.error_code else {}
-        told = {
-            "job": view.id,
-            "status": view.state.value,
-            "attempts": view.counters.failures,
-            **last,
-        }
-        return as_json(told, 202, request=request)
+        told = {"job": view.id, "status": view.state.value, "attempts": view.counters.failures}
+        return as_json(told | last, 202, request=request)
 
     async def ask_gateway(self, request: Request) -> Response:
         """``GET /v1/ai/status`` and ``/internal/gateway/health``: what the gateway says of itself."""
         path = "/health" if request.url.path.endswith("/health") else request.url.path
         try:
             async with new_client(timeout=10.0) as client:
-                answer = await client.get(f"{self._settings.gateway_url}{path}")
+                answer = await client.get(f"{self._settings[GATEWAY_URL]}{path}")
         except httpx2.HTTPError:
             raise AIFailure("UPSTREAM_UNAVAILABLE", "The gateway cannot be reached.") from None
         return Response(answer.content, answer.status_code, media_type="application/json")
@@ -127,23 +122,10 @@ def failure_of(code: str | None, message: str | None) -> AIFailure:
     return AIFailure(code or "INTERNAL_ERROR", message or "The request was cancelled.")
 
 
-class JsonLines(logging.Formatter):
-    """A line of JSON for each record; Perdure's events have the fields of the document, as `x-request-id`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, Any] = {"time": record.created, "level": record.levelname.lower()}
-        fields = getattr(record, "perdure", None)
-        if fields is None:
-            return json.dumps({**told, "message": record.getMessage()})
-        aliases = getattr(record, "perdure_aliases", {})
-        also = {aliases[name]: value for name, value in fields.items() if name in aliases}
-        return json.dumps({**told, "event": record.perdure_event, **fields, **also}, default=str)
-
-
 def log_as_json() -> None:
-    """Write what Perdure and this service tell to standard error."""
+    """Write what Perdure and this service tell to standard error; retries have the fields of the document."""
     lines = logging.StreamHandler()
-    lines.setFormatter(JsonLines())
+    lines.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     for name in ("perdure", "gateway"):
         logging.getLogger(name).setLevel(logging.INFO)

@@ -6,45 +6,29 @@ The stage asks and raises what it meets. Which code is tried again, when, by who
 Each provider has a pipeline and a gate of its own, so that a rate limit of one holds nobody else's work.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from perdure import App, ConfigError, Context, OutputInvalid, Pipeline
+from perdure import Alias, App, Context, OutputInvalid, Pipeline, Setting, Settings, load_settings
 
-from .gateway import new_client
-from .providers import milliseconds
+from .answers import new_client
+from .providers import NAMES, PROVIDERS, names_in
 from .schemas import Ask, Generated
 
+GATEWAY_URL = Setting("gateway_url", str, "", "URL", "Where the gateway is.")
+# The gateway gives up on its provider earlier.
+TIMEOUT_S = Setting("call_timeout_s", float, 60.0, "seconds", "For one call of it.", 0.001, 3_600)
+WAIT_S = Setting("wait_s", float, 15.0, "seconds", "For a user who waits.", 0.001, 3_600)
 POLICIES = {False: "gateway-worker", True: "gateway-costly"}  # by whether it is costly
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Where the gateway is, the names of its providers, and two times."""
-
-    gateway_url: str
-    providers: tuple[str, ...]
-    timeout_s: float = 60.0  # of one call of the gateway, which gives up on its provider earlier
-    wait_s: float = 15.0  # that a user of the API waits before the work is handed over
-    store: str | None = None  # None: PERDURE_STORE, or perdure.db beside us
-
-
-def settings_in(environment: Mapping[str, str] = os.environ) -> Settings:
+def read_settings() -> Settings:
     """The settings of the environment; a `ConfigError` names what is wrong."""
-    url = environment.get("AI_GATEWAY_URL", "")
-    names = tuple(environment.get("AI_PROVIDERS", "").replace(",", " ").split())
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"AI_GATEWAY_URL is {url!r}; write where the gateway is, as http://…")
-    if not names:
-        raise ConfigError(
-            "AI_PROVIDERS is not set; name the gateway's providers, as in local,cloud"
-        )
-    timeout_s = milliseconds(environment, "AI_GATEWAY_TIMEOUT_MS", 60_000) / 1_000
-    wait_s = milliseconds(environment, "AI_WAIT_MS", 15_000) / 1_000
-    return Settings(url, names, timeout_s, wait_s)
+    where = Alias(GATEWAY_URL, variable="AI_GATEWAY_URL", needed=True, begins=("http:", "https:"))
+    timeout = Alias(TIMEOUT_S, variable="AI_GATEWAY_TIMEOUT_MS", unit="ms")
+    return load_settings([NAMES, where, timeout, Alias(WAIT_S, variable="AI_WAIT_MS", unit="ms")])
 
 
 @dataclass(frozen=True)
@@ -62,30 +46,30 @@ class Texts:
 
 def make_texts(settings: Settings) -> Texts:
     """Declare everything. Nothing is connected to before it is used."""
-    app = App(settings.store)
+    app = App(settings=settings)
     pipelines = {}
-    for provider in settings.providers:
+    for provider in names_in(settings[PROVIDERS]):
         for costly, policy in POLICIES.items():
 
             @app.stage(
                 name="costly" if costly else "text",
                 policy=policy,
                 upstream=f"ai:{provider}",
-                timeout_s=settings.timeout_s,
+                timeout_s=settings[TIMEOUT_S],
             )
             async def generate(item: Ask, context: Context) -> Generated:
-                return await call_gateway(settings, item, context)
+                return await call_gateway(settings[GATEWAY_URL], item, context)
 
             name = f"{provider}-costly" if costly else provider
             pipelines[provider, costly] = app.pipeline(name, generate, sync_policy="gateway-sync")
     return Texts(app, pipelines)
 
 
-async def call_gateway(settings: Settings, item: Ask, context: Context) -> Generated:
+async def call_gateway(url: str, item: Ask, context: Context) -> Generated:
     """One call. An answer that is no text is raised as it came, and its code is read from it."""
     async with new_client(timeout=context.time_left_s()) as client:
         answer = await client.post(
-            f"{settings.gateway_url}/v1/ai/generate-text",
+            f"{url}/v1/ai/generate-text",
             content=msgspec.json.encode(item),
             headers={"x-request-id": context.request_id},
         )
@@ -94,7 +78,7 @@ async def call_gateway(settings: Settings, item: Ask, context: Context) -> Gener
         generated = msgspec.json.decode(answer.content, type=Generated)
     except msgspec.MsgspecError as wrong:
         raise OutputInvalid(f"the gateway's answer is no text: {wrong}") from None
-    used = generated.usage
     if not generated.cached:
+        used = generated.usage
         context.usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out)
     return generated

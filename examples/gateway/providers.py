@@ -1,44 +1,35 @@
 """The providers behind the gateway: each an OpenAI-compatible server, local or in the cloud, and how it has been lately.
 
 A provider is called once for each request: whoever calls the gateway decides about another try. What goes wrong becomes one of
-the nine codes here, and of what the provider said only its status, its code and its wait are kept.
+the nine codes, as Perdure reads it, and of what the provider said only its status, its code and its wait are kept.
 """
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
 
-from perdure import ConfigError, OutputError
+from perdure import Alias, OutputError, Setting, load_settings, meaning_of
 from perdure.checks import read_json
 
 from .schemas import AIFailure, Ask, Generated, Usage
 
+T = TypeVar("T")
 SNAPSHOT_S = 30.0  # how old what is told of a provider's health may be
 UNHEALTHY_AFTER = 3  # failures in a row
 
-STATUS_CODES = {
-    401: "CONFIG_MISSING", 402: "CONFIG_MISSING", 403: "CONFIG_MISSING", 408: "TIMEOUT", 429: "RATE_LIMITED",
-    502: "UPSTREAM_UNAVAILABLE", 503: "UPSTREAM_UNAVAILABLE", 504: "TIMEOUT", 529: "UPSTREAM_UNAVAILABLE",
-}  # fmt: skip
-MESSAGES = {
-    "RATE_LIMITED": "The provider asks for fewer requests.",
-    "INVALID_UPSTREAM_RESPONSE": "The provider's answer is not what was asked for.",
-    "TIMEOUT": "The provider did not answer in time.",
-    "UPSTREAM_UNAVAILABLE": "The provider cannot be reached.",
-    "UPSTREAM_ERROR": "The provider has failed.",
-    "CONFIG_MISSING": "The gateway's access to this provider is not set up.",
-    "INVALID_REQUEST": "The provider refuses this request.",
-    "UNKNOWN": "The provider's answer has a status that nobody has a name for.",
-}
+PROVIDERS = Setting("providers", str, "", "names", "The providers' names, as in local,cloud.")
+NAMES = Alias(PROVIDERS, variable="AI_PROVIDERS", needed=True)
+TIMEOUT_S = Setting("timeout_s", float, 30.0, "seconds", "How long it may take.", 0.001, 3_600)
+
 # What says that the provider itself is unwell; a rate limit or a refusal is an answer.
-UNWELL = frozenset({"INVALID_UPSTREAM_RESPONSE", "TIMEOUT", "UPSTREAM_UNAVAILABLE", "UPSTREAM_ERROR", "UNKNOWN"})  # fmt: skip
+UNWELL = {"INVALID_UPSTREAM_RESPONSE", "TIMEOUT", "UPSTREAM_UNAVAILABLE", "UPSTREAM_ERROR", "UNKNOWN"}  # fmt: skip
 
 
 @dataclass
@@ -48,17 +39,17 @@ class Health:
     consecutive_failures: int = 0
     last_code: str | None = None
     checked_at: datetime | None = None
-    _looked_s: float = field(default=float("-inf"), repr=False)
+    looked_s: float = float("-inf")
 
     @property
     def is_fresh(self) -> bool:
-        return time.monotonic() - self._looked_s < SNAPSHOT_S
+        return time.monotonic() - self.looked_s < SNAPSHOT_S
 
     def note(self, code: str | None) -> None:
         """A call has ended well, or with this code."""
         self.consecutive_failures = self.consecutive_failures + 1 if code in UNWELL else 0
         self.last_code = code
-        self.checked_at, self._looked_s = datetime.now(UTC), time.monotonic()
+        self.checked_at, self.looked_s = datetime.now(UTC), time.monotonic()
 
 
 @dataclass
@@ -73,14 +64,24 @@ class Provider:
     health: Health = field(default_factory=Health)
 
     async def generate(self, client: httpx2.AsyncClient, ask: Ask) -> Generated:
-        """The text that the provider writes; raises `AIFailure`, and keeps in mind how it went."""
+        """The text that the provider writes; raises `AIFailure`."""
+        return await self._noted(self._generate(client, ask))
+
+    async def check_health(self, client: httpx2.AsyncClient) -> None:
+        """Ask the provider for its models, unless what is known is fresh or there is nobody to ask."""
+        if self.url and self.key and not self.health.is_fresh:
+            with suppress(AIFailure):
+                await self._noted(self._send(client, "GET", "/models"))
+
+    async def _noted(self, call: Awaitable[T]) -> T:
+        """What comes of a call, kept in mind."""
         try:
-            generated = await self._generate(client, ask)
+            answer = await call
         except AIFailure as failure:
             self.health.note(failure.code)
             raise
         self.health.note(None)
-        return generated
+        return answer
 
     async def _generate(self, client: httpx2.AsyncClient, ask: Ask) -> Generated:
         body: dict[str, Any] = {
@@ -94,91 +95,57 @@ class Provider:
         answer = await self._send(client, "POST", "/chat/completions", body)
         try:
             told = msgspec.json.decode(answer.content)
-            choice = told["choices"][0]
+            choice, used = told["choices"][0], told.get("usage") or {}
             text = choice["message"]["content"]
-            used = told.get("usage") or {}
-            usage = Usage(used.get("prompt_tokens", 0), used.get("completion_tokens", 0))
             if ask.schema is not None:
                 read_json(text, ask.schema, finish_reason=choice.get("finish_reason"))
+            usage = Usage(used.get("prompt_tokens", 0), used.get("completion_tokens", 0))
             return msgspec.convert(Generated(text, self.name, self.model, usage), Generated)
         except OutputError as wrong:
-            raise self._failure("INVALID_UPSTREAM_RESPONSE", reason=str(wrong)[:200]) from None
+            reason = str(wrong)[:200]
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError):
-            raise self._failure("INVALID_UPSTREAM_RESPONSE", reason="no chat completion") from None
-
-    async def check_health(self, client: httpx2.AsyncClient) -> None:
-        """Ask the provider for its models, unless what is known is fresh or there is nobody to ask."""
-        if self.health.is_fresh or not (self.url and self.key):
-            return
-        try:
-            await self._send(client, "GET", "/models", None)
-        except AIFailure as failure:
-            self.health.note(failure.code)
-        else:
-            self.health.note(None)
+            reason = "no chat completion"
+        message = "The provider's answer is not what was asked for."
+        raise self._failure("INVALID_UPSTREAM_RESPONSE", message, reason=reason)
 
     async def _send(
-        self, client: httpx2.AsyncClient, method: str, path: str, body: Any
+        self, client: httpx2.AsyncClient, method: str, path: str, body: object = None
     ) -> httpx2.Response:
-        missing = [one for one in ("url", "key") if not getattr(self, one)]
+        missing = [variable(self.name, one) for one in ("url", "key") if not getattr(self, one)]
         if missing:
-            settings = [variable(self.name, one) for one in missing]
-            raise self._failure("CONFIG_MISSING", setting=settings)
+            message = "The gateway's access to this provider is not set up."
+            raise self._failure("CONFIG_MISSING", message, setting=missing)
+        key = {"authorization": f"Bearer {self.key}"}
         try:
             answer = await client.request(
-                method,
-                f"{self.url}{path}",
-                json=body,
-                headers={"authorization": f"Bearer {self.key}"},
-                timeout=self.timeout_s,
+                method, f"{self.url}{path}", json=body, headers=key, timeout=self.timeout_s
             )
-        except httpx2.TimeoutException:
-            raise self._failure("TIMEOUT") from None
-        except httpx2.TransportError:
-            raise self._failure("UPSTREAM_UNAVAILABLE") from None
-        if answer.status_code != 200:
-            raise self._refusal(answer)
-        return answer
+            return answer.raise_for_status()
+        except httpx2.HTTPError as error:
+            raise self._told_on(error) from None
 
-    def _refusal(self, answer: httpx2.Response) -> AIFailure:
-        """What another status than 200 means."""
-        status = answer.status_code
-        code = STATUS_CODES.get(status)
-        if code is None:
-            code = {4: "INVALID_REQUEST", 5: "UPSTREAM_ERROR"}.get(status // 100, "UNKNOWN")
-        details: dict[str, Any] = {"upstreamStatus": status}
-        if said := upstream_code(answer.content):
-            details["upstreamCode"] = said
-        failure = self._failure(code, **details)
-        wait_ms = retry_after_ms(answer.headers, datetime.now(UTC))
-        if code == "RATE_LIMITED" and wait_ms is not None:
-            failure.more["retry_after_ms"] = wait_ms
+    def _told_on(self, error: httpx2.HTTPError) -> AIFailure:
+        """A refusal, or the lack of an answer, as Perdure reads it, in the words of the schema."""
+        meant, details = meaning_of(error, "gateway-worker"), {}
+        if isinstance(error, httpx2.HTTPStatusError):
+            said = {"upstreamStatus": meant.status, "upstreamCode": upstream_code(error.response)}
+            details = {name: value for name, value in said.items() if value is not None}
+        failure = self._failure(meant.code, meant.message, **details)
+        if meant.code == "RATE_LIMITED" and meant.wait_s is not None:
+            failure.more["retry_after_ms"] = round(meant.wait_s * 1_000)
         return failure
 
-    def _failure(self, code: str, **details: Any) -> AIFailure:
+    def _failure(self, code: str, message: str, **details: Any) -> AIFailure:
         more = {"details": details} if details else {}
-        return AIFailure(code, MESSAGES[code], provider=self.name, **more)
+        return AIFailure(code, message, provider=self.name, **more)
 
 
-def upstream_code(body: bytes) -> str | None:
+def upstream_code(answer: httpx2.Response) -> str | None:
     """The provider's own code, if its answer is an error object."""
-    try:
-        code = msgspec.json.decode(body)["error"]["code"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
-        return None
-    return code if isinstance(code, str) else None
-
-
-def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
-    """What `Retry-After` asks for, in seconds or as a date; None if it is absent or makes no sense."""
-    told = headers.get("retry-after", "").strip()
-    if told.isascii() and told.isdecimal():
-        return int(told) * 1_000
-    try:
-        at = parsedate_to_datetime(told)
-        return max(0, round((at - now).total_seconds() * 1_000))
-    except (ValueError, TypeError, OverflowError):
-        return None
+    with suppress(ValueError, LookupError, TypeError):
+        code = answer.json()["error"]["code"]
+        return code if isinstance(code, str) else None
+    return None
 
 
 def variable(name: str, field: str) -> str:
@@ -186,21 +153,16 @@ def variable(name: str, field: str) -> str:
     return f"AI_{name.upper().replace('-', '_')}_{field.upper()}"
 
 
-def providers_in(environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
-    """The providers that AI_PROVIDERS names, each with its own variables."""
+def names_in(told: str) -> list[str]:
+    """The names in `AI_PROVIDERS`."""
+    return told.replace(",", " ").split()
+
+
+def read_providers() -> dict[str, Provider]:
+    """The providers that `AI_PROVIDERS` names, each with its own variables."""
     found = {}
-    for name in environment.get("AI_PROVIDERS", "").replace(",", " ").split():
-        told = {one: environment.get(variable(name, one), "") for one in ("url", "key", "model")}
-        timeout_s = milliseconds(environment, variable(name, "timeout_ms"), 30_000) / 1_000
-        found[name] = Provider(name, **told, timeout_s=timeout_s)
-    if not found:
-        raise ConfigError("AI_PROVIDERS is not set; name the providers, as in local,cloud")
+    for name in names_in(load_settings([NAMES])[PROVIDERS]):
+        timeout = Alias(TIMEOUT_S, variable=variable(name, "timeout_ms"), unit="ms")
+        told = {one: os.environ.get(variable(name, one), "") for one in ("url", "key", "model")}
+        found[name] = Provider(name, **told, timeout_s=load_settings([timeout])[TIMEOUT_S])
     return found
-
-
-def milliseconds(environment: Mapping[str, str], name: str, default: int) -> int:
-    """A time from the environment."""
-    told = environment.get(name, str(default))
-    if not (told.isascii() and told.isdecimal() and 0 < int(told) <= 3_600_000):
-        raise ConfigError(f"{name} is {told!r}; write whole milliseconds from 1 to 3600000")
-    return int(told)

@@ -1,28 +1,27 @@
 """What the services say to one another: a request, an answer, and the one error schema of all of them.
 
 An error is strict: nine codes, no other keys, `details` of at most six known keys with ten entries of 200 characters each.
-One that breaks this is a defect of whoever made it, and goes out as `INTERNAL_ERROR` (`as_sent`).
+One that breaks this is a defect of whoever made it, and goes out as `INTERNAL_ERROR`.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-Code = Literal[
-    "RATE_LIMITED",
-    "INVALID_UPSTREAM_RESPONSE",
-    "TIMEOUT",
-    "UPSTREAM_UNAVAILABLE",
-    "UPSTREAM_ERROR",
-    "CONFIG_MISSING",
-    "INVALID_REQUEST",
-    "INTERNAL_ERROR",
-    "UNKNOWN",
-]
-CODES: tuple[str, ...] = get_args(Code)
-HTTP_STATUS = dict(zip(CODES, (429, 502, 504, 503, 502, 500, 400, 500, 500), strict=True))
-RETRYABLE = frozenset(CODES[:5])  # by default; what is done about a code is the policy's business
+HTTP_STATUS = {
+    "RATE_LIMITED": 429,
+    "INVALID_UPSTREAM_RESPONSE": 502,
+    "TIMEOUT": 504,
+    "UPSTREAM_UNAVAILABLE": 503,
+    "UPSTREAM_ERROR": 502,
+    "CONFIG_MISSING": 500,
+    "INVALID_REQUEST": 400,
+    "INTERNAL_ERROR": 500,
+    "UNKNOWN": 500,
+}
+CODES = tuple(HTTP_STATUS)
+RETRYABLE = CODES[:5]  # by default; what is done about a code is the policy's business
 
 Id = Annotated[str, Meta(pattern=r"^[\w.:-]{1,64}$")]
 Line = Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[^\r\n]*$")]
@@ -39,7 +38,7 @@ class AIError(Shape):
     """What went wrong. `id` is the id of the request; `retry_after_ms` is what the provider asked for."""
 
     id: Id
-    code: Code
+    code: Literal[CODES]
     message: Line
     http_status: Annotated[int, Meta(ge=400, le=599)]
     retryable: bool
@@ -48,12 +47,8 @@ class AIError(Shape):
     details: dict[Detail, Entries] | UnsetType = UNSET
 
 
-class AIErrorResponse(Shape):
-    error: AIError
-
-
 class AIFailure(Exception):
-    """Raised where something goes wrong; whoever answers the request gives it the request's id."""
+    """Raised where something goes wrong; `more` are the fields of the error that its code does not give."""
 
     def __init__(self, code: str, message: str, **more: Any) -> None:
         super().__init__(f"{code}: {message}")
@@ -61,24 +56,20 @@ class AIFailure(Exception):
 
 
 def error_of(failure: AIFailure, request_id: str) -> AIError:
-    """The failure as an error object, not yet known to keep to the schema."""
-    status, retryable = HTTP_STATUS.get(failure.code, 500), failure.code in RETRYABLE
-    more = {"http_status": status, "retryable": retryable, **failure.more}
-    return AIError(id=request_id, code=failure.code, message=failure.message, **more)  # type: ignore[arg-type]
-
-
-def as_sent(error: AIError) -> AIError:
-    """The error, if it keeps to the schema; else an INTERNAL_ERROR in its place, which does."""
+    """The error of a request that has failed; one that breaks the schema is an INTERNAL_ERROR, which does not."""
+    told = {
+        "id": request_id,
+        "code": failure.code,
+        "message": failure.message,
+        "http_status": HTTP_STATUS.get(failure.code, 500),
+        "retryable": failure.code in RETRYABLE,
+        **failure.more,
+    }
     try:
-        return msgspec.json.decode(msgspec.json.encode(error), type=AIError)
+        return msgspec.json.decode(msgspec.json.encode(AIError(**told)), type=AIError)
     except (msgspec.ValidationError, TypeError):
-        broken = AIFailure(
-            "INTERNAL_ERROR", "The error that was to be told breaks the error schema."
-        )
-        return error_of(broken, error.id)
-
-
-# -- what is asked and answered --------------------------------------------------------------
+        said = "The error that was to be told breaks the error schema."
+        return error_of(AIFailure("INTERNAL_ERROR", said), request_id)
 
 
 class Ask(Shape):

@@ -1,5 +1,5 @@
 """What workers work on: ``perdure worker gateway.worker:app``."""
 
-from .app import make_texts, settings_in
+from .app import make_texts, read_settings
 
-app = make_texts(settings_in()).app
+app = make_texts(read_settings()).app

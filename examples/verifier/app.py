@@ -17,7 +17,7 @@ from perdure import App, Backoff, ConfigError, Item, JobRef, Pipeline, Policy, S
 
 from . import settings as known
 from .errors import Variant, VerifyError
-from .replay import Checker, Verdict
+from .replay import Checker
 from .settings import Categories
 from .submissions import Submission, Submissions
 
@@ -37,15 +37,10 @@ class Run:
 
 @dataclass
 class Found:
+    """What goes from stage to stage; the save itself is a file."""
+
     run: Run
     submission: Submission
-
-
-@dataclass
-class Saved:
-    run: Run
-    player: str
-    save: str
 
 
 @dataclass(frozen=True)
@@ -57,35 +52,41 @@ class Verifier:
     polls: Pipeline
     checker: Checker
     submissions: Submissions
-    priority: int
 
-    def item(self, run: Run, verification: int = 1) -> Item:
-        """A run as it is enqueued: once for each verification, in line by its date."""
-        return Item(
-            run,
-            key=key_of(run.run_id, verification),
-            ordered_at=run.submitted_date,
-            priority=self.priority,
-            request_id=quote(run.run_id, safe=""),  # so that each line of the log names the run
-        )
-
-    def enqueue(self, run: Run, verification: int) -> None:
-        """Have a run verified once more."""
-        pair = (run.game, run.category)
+    def enqueue(self, *runs: Run, verification: int = 1) -> list[JobRef]:
+        """Have runs of one category verified, each once for each verification, in line by its date."""
+        pair = (runs[0].game, runs[0].category)
         if pair not in self.runs:
             allowed = ", ".join(f"{game} {category}" for game, category in self.runs)
             raise ConfigError(f"{' '.join(pair)} is not among the games of daemon.yaml: {allowed}")
-        self.runs[pair].enqueue_many([self.item(run, verification)])
+        # A run is up to a look-back old, and so before any poll in line. As many minutes of priority less, for all of them
+        # alike, put the poll first, and change nothing between runs.
+        priority = -int(self.app.settings[known.LOOK_BACK_S] // 60) - 1
+        items = (
+            Item(
+                run,
+                key=key_of(run.run_id, verification),
+                ordered_at=run.submitted_date,
+                priority=priority,
+                request_id=quote(run.run_id, safe=""),  # so that each line of the log names the run
+            )
+            for run in runs
+        )
+        return self.runs[pair].enqueue_many(items)
 
     def discovered(self) -> list[JobRef]:
         """Ask the service for runs, and enqueue them; what is known already is left as it is."""
         since = datetime.now(UTC) - timedelta(seconds=self.app.settings[known.LOOK_BACK_S])
         found = []
-        for (game, category), pipeline in self.runs.items():
+        for game, category in self.runs:
             listed = self.submissions.listed(game, category, since)
-            runs = (Run(one.id, game, category, one.submitted_date) for one in listed)
-            found += pipeline.enqueue_many(self.item(run) for run in runs)
+            runs = [Run(one.id, game, category, one.submitted_date) for one in listed]
+            found += self.enqueue(*runs) if runs else []
         return found
+
+    def save_of(self, run_id: str) -> Path:
+        """The file of a run's save, whatever its id is made of."""
+        return self.checker.data / "saves" / f"{quote(run_id, safe='')}.save"
 
     def close(self) -> None:
         """Disconnect from store and service."""
@@ -107,40 +108,29 @@ def policy_of(settings: Settings) -> Policy:
 
 def make_verifier(settings: Settings, categories: Categories) -> Verifier:
     """Declare everything. Nothing is connected to before it is used."""
-    app, policy = App(settings=settings), policy_of(settings)
-    submissions = Submissions(
-        settings[known.SERVICE], save_bytes_max=settings[known.SAVE_BYTES_MAX]
-    )
+    app, policy, runs = App(settings=settings), policy_of(settings), {}
+    submissions = Submissions(settings[known.SERVICE], settings[known.SAVE_BYTES_MAX])
     checker = Checker(settings, submissions)
-    saves = saves_in(settings)
 
     @app.stage(policy=policy, timeout_s=STAGE_S)
     def look_up(run: Run) -> Found:
         return Found(run, submissions.run(run.run_id))
 
     @app.stage(policy=policy, timeout_s=STAGE_S)
-    def download(found: Found) -> Saved:
-        save = save_of(saves, found.run.run_id)
-        write_save(save, submissions.save(found.submission.link))
-        return Saved(found.run, found.submission.player, save.name)
+    def download(found: Found) -> Found:
+        write_save(verifier.save_of(found.run.run_id), submissions.save(found.submission.link))
+        return found
 
     # The checker ends a replay that takes too long, and says so; Perdure's timeout is for what the checker cannot end.
     @app.stage(policy=policy, timeout_s=settings[known.REPLAY_TIMEOUT_S] + STAGE_S)
-    def replay(saved: Saved) -> Succeeded:
-        verdict: Verdict = checker.verdict(saves / saved.save, saved.run.category)
-        return Succeeded({"player": saved.player, **vars(verdict)}, label=verdict.verdict)
+    def replay(found: Found) -> Succeeded:
+        verdict = checker.verdict(verifier.save_of(found.run.run_id), found.run.category)
+        told = {"player": found.submission.player, **vars(verdict)}
+        return Succeeded(told, label=verdict.verdict)
 
-    runs = {
-        (game, category): app.pipeline(
-            f"{game}/{category}",
-            look_up,
-            download,
-            replay,
-            queue=RUNS,
-            category=f"{game}/{category}",
-        )
-        for game, category in categories
-    }
+    for game, category in categories:
+        name, stages = f"{game}/{category}", (look_up, download, replay)
+        runs[game, category] = app.pipeline(name, *stages, queue=RUNS, category=name)
     # A poll that cannot be done in its time is given up: the next one does the same.
     polling_s = settings[known.POLLING_S]
     patient = Policy.based_on(policy, name=f"{policy.name}, polls", deadline_s=polling_s)
@@ -152,26 +142,13 @@ def make_verifier(settings: Settings, categories: Categories) -> Verifier:
 
     polls = app.pipeline("polls", poll, queue=POLLS)
     app.every(f"{polling_s}s", polls)
-    # A run is up to a look-back old, and so before any poll in line. As many minutes of priority less, for all of them
-    # alike, put the poll first, and change nothing between runs.
-    priority = -int(settings[known.LOOK_BACK_S] // 60) - 1
-    verifier = Verifier(app, runs, polls, checker, submissions, priority)
+    verifier = Verifier(app, runs, polls, checker, submissions)
     return verifier
 
 
 def key_of(run_id: str, verification: int) -> str:
     """What the job of a verification is known by; a reset may ask for another one."""
     return run_id if verification == 1 else f"{run_id}#{verification}"
-
-
-def saves_in(settings: Settings) -> Path:
-    """Where saves are kept."""
-    return Path(settings[known.DATA]).resolve() / "saves"
-
-
-def save_of(saves: Path, run_id: str) -> Path:
-    """The file of a run's save, whatever its id is made of."""
-    return saves / f"{quote(run_id, safe='')}.save"
 
 
 def write_save(save: Path, content: bytes) -> None:

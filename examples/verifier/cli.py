@@ -3,7 +3,6 @@
 A verdict ends with 0 (passed), 1 (failed) or 3 (needs review), a technical error with 20, and wrong usage with 2.
 """
 
-import json
 import os
 import re
 import sys
@@ -12,9 +11,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from perdure import PerdureError
 
@@ -26,19 +26,37 @@ from .settings import read_settings
 
 TECHNICAL = 20
 EXITS = {"passed": 0, "failed": 1, "needs_review": 3}
-ENDED = ("passed", "needs_review", "failed", "error")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+def age_s(context: object, parameter: object, given: str | None) -> float:
+    """An age such as 12h, in seconds."""
+    found = re.fullmatch(r"(\d{1,6})([smhd])", given or "0s")
+    if found is None:
+        raise click.BadParameter(f"{given!r} is no age; write one such as 30m, 12h or 30d")
+    return float(found[1]) * SECONDS[found[2]]
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 force = click.option("--force", is_flag=True, help="Do not ask.")
 dry_run = click.option("--dry-run", is_flag=True, help="Only say what is meant.")
-clear_error = click.option(
-    "--clear-error",
-    is_flag=True,
-    help="Of an error that waits for its next try, too: begin at zero.",
-)
+clear_error = click.option("--clear-error", is_flag=True, help="Of one that waits: begin at zero.")
 run_id = click.argument("run_id", metavar="RUN")
+FILTERS = (
+    click.option("--older-than", metavar="AGE", callback=age_s, help="By their last move: 12h."),
+    click.option("--text", help="What the error's message has in it."),
+    click.option("--class", "error_class", type=click.Choice([FINAL, RETRYABLE, RATE_LIMITED])),
+    click.option("--category"),
+    click.option("--game"),
+    click.option("--status", multiple=True, type=click.Choice(STATUSES)),
+)
+
+
+def filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which runs are meant; the command gets them as the fields of `Chosen`."""
+    for option in FILTERS:
+        command = option(command)
+    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,6 +65,16 @@ def commands(config: str | None) -> None:
     """Verify submitted runs by replaying them."""
     if config is not None:
         os.environ["VERIFIER_CONFIG"] = config
+
+
+@commands.group()
+def query() -> None:
+    """Look at runs."""
+
+
+@commands.group()
+def admin() -> None:
+    """Change what becomes of runs."""
 
 
 def main() -> NoReturn:
@@ -85,8 +113,8 @@ def daemon(categories: tuple[str, ...]) -> None:
         raise click.UsageError(f"no category {', '.join(unknown)}; there are {', '.join(known)}")
     verifier.polls.enqueue(None)  # at once, and then by schedule
     verifier.close()
-    words = [word for one in categories or known for word in ("--category", one)]
-    words += ["--category", verifier.polls.category]
+    served = [*(categories or known), verifier.polls.category]
+    words = [word for one in served for word in ("--category", one)]
     worker = [sys.executable, "-m", "perdure.surfaces.cli", "worker", f"{__package__}.work:app"]
     os.execv(sys.executable, [*worker, *words])
 
@@ -116,46 +144,20 @@ def conclude(verdict: Verdict) -> NoReturn:
     sys.exit(EXITS[verdict.verdict])
 
 
-# -- query ---------------------------------------------------------------------------------
-
-
-@commands.group()
-def query() -> None:
-    """Look at runs."""
-
-
-def age_s(context: object, parameter: object, given: str | None) -> float:
-    """An age such as 12h, in seconds."""
-    found = re.fullmatch(r"(\d{1,6})([smhd])", given or "0s")
-    if found is None:
-        raise click.BadParameter(f"{given!r} is no age; write one such as 30m, 12h or 30d")
-    return float(found[1]) * SECONDS[found[2]]
-
-
-def filters(command: F) -> F:
-    """The options that say which runs are meant; the command gets them as ``chosen``."""
-    for option in (
-        click.option(
-            "--older-than", metavar="AGE", callback=age_s, help="By their last move: 12h."
-        ),
-        click.option("--text", help="What the error's message has in it."),
-        click.option("--class", "error_class", type=click.Choice([FINAL, RETRYABLE, RATE_LIMITED])),
-        click.option("--category"),
-        click.option("--game"),
-        click.option("--status", multiple=True, type=click.Choice(STATUSES)),
-    ):
-        command = option(command)
-    return command
-
-
 @query.command("list")
 @filters
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1))
 @as_json
 def list_runs(limit: int, as_json: bool, **chosen: Any) -> None:
     """List runs, those that were found last first."""
-    rows = chosen_of(chosen).among(all_runs(opened()))[:limit]
-    tell(rows, as_json=as_json)
+    tell_runs(Chosen(**chosen).among(opened())[:limit], as_json=as_json)
+
+
+@query.command()
+@as_json
+def queue(as_json: bool) -> None:
+    """List what is to be done, in the order in which it will be."""
+    tell_runs(in_line(opened()), as_json=as_json)
 
 
 @query.command()
@@ -166,15 +168,12 @@ def show(run_id: str, as_json: bool) -> None:
     verifier = opened()
     row = find_run(verifier, run_id)
     job = verifier.app.job(row.job_id)
-    result = json.loads(job.view().result_json or "null")
+    result = msgspec.json.decode(job.view().result_json or "null")
     history = [f"{shown(one.at)} {one.event}: {one.text}" for one in job.history()]
-    if as_json:
-        click.echo(json.dumps({**row.as_json(), "result": result, "history": history}))
-        return
-    for name, value in {**vars(row), **(result or {})}.items():
-        if value is not None:
-            click.echo(f"{name:15} {shown(value)}")
-    click.echo("\n".join(["history", *(f"  {line}" for line in history)]))
+    facts = {**vars(row), **(result or {})}
+    lines = [f"{name:15} {shown(value)}" for name, value in facts.items() if value is not None]
+    lines += ["history", *(f"  {line}" for line in history)]
+    tell({**vars(row), "result": result, "history": history}, lines, as_json=as_json)
 
 
 @query.command()
@@ -183,28 +182,20 @@ def stats(as_json: bool) -> None:
     """Count runs: by status, by category, and errors by class; and say how the last poll went."""
     verifier = opened()
     rows, polled = list(all_runs(verifier)), last_poll(verifier)
+    errors = [row for row in rows if row.status == "error"]
     counted = {
         "status": dict.fromkeys(STATUSES, 0) | Counter(row.status for row in rows),
         "category": Counter(f"{row.game}/{row.category}" for row in rows),
-        "error_class": Counter(row.error_class for row in rows if row.error_class),
-        "errors": Counter(
-            "waiting" if row.next_retry_at else "permanent" for row in rows if row.status == "error"
-        ),
+        "error_class": Counter(row.error_class for row in errors),
+        "errors": Counter("waiting" if row.next_retry_at else "permanent" for row in errors),
     }
-    if as_json:
-        click.echo(json.dumps({**counted, "last_poll": polled}))
-        return
-    for what, counts in counted.items():
-        for name, count in counts.items():
-            click.echo(f"{what:12} {name:22} {count:6}")
-    click.echo(f"last poll    {polled}")
-
-
-@query.command()
-@as_json
-def queue(as_json: bool) -> None:
-    """List what is to be done, in the order in which it will be."""
-    tell(in_line(opened()), as_json=as_json)
+    lines = [
+        f"{what:12} {name:22} {count:6}"
+        for what, counts in counted.items()
+        for name, count in counts.items()
+    ]
+    told = {**counted, "last_poll": polled}
+    tell(told, [*lines, f"last poll    {polled}"], as_json=as_json)
 
 
 @query.command()
@@ -212,28 +203,17 @@ def queue(as_json: bool) -> None:
 @as_json
 def errors(as_json: bool, **chosen: Any) -> None:
     """Group errors by class and variant, with one run of each."""
-    rows = [row for row in chosen_of(chosen).among(all_runs(opened())) if row.status == "error"]
-    groups: dict[tuple[str, str], list[RunRow]] = {}
-    for row in rows:
-        variant = (row.error_message or "").partition(": ")[0]
-        groups.setdefault((row.error_class or "", variant), []).append(row)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in Chosen(**chosen).among(opened()):
+        if row.status == "error":
+            variant = str(row.error_message).partition(": ")[0]
+            groups.setdefault((str(row.error_class), variant), []).append(row.run_id)
     told = [
-        {"class": one, "variant": variant, "runs": len(each), "example": each[0].run_id}
-        for (one, variant), each in sorted(groups.items())
+        {"class": one, "variant": variant, "runs": len(runs), "example": runs[0]}
+        for (one, variant), runs in sorted(groups.items())
     ]
-    if as_json:
-        click.echo(json.dumps(told))
-        return
-    for group in told:
-        click.echo("{runs:5}  {class:12} {variant:26} as {example}".format(**group))
-
-
-# -- admin ---------------------------------------------------------------------------------
-
-
-@commands.group()
-def admin() -> None:
-    """Change what becomes of runs."""
+    line = "{runs:5}  {class:12} {variant:26} as {example}"
+    tell(told, [line.format(**group) for group in told], as_json=as_json)
 
 
 @admin.command()
@@ -244,9 +224,7 @@ def reset_run(run_id: str, clear_error: bool, force: bool) -> None:
     """Have a run verified again."""
     verifier = opened()
     row = find_run(verifier, run_id)
-    if force or click.confirm(f"{line_of(row)}\nVerify it again?", abort=True):
-        told = reset(verifier, row, clear_error=clear_error, reason="admin reset-run")
-        click.echo(f"{row.run_id} {told}")
+    reset_all(verifier, [row], clear_error=clear_error, dry_run=False, force=force)
 
 
 @admin.command("reset")
@@ -256,10 +234,15 @@ def reset_run(run_id: str, clear_error: bool, force: bool) -> None:
 @force
 def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> None:
     """Have all runs verified again that are meant; those in work are left alone. Without a filter, errors are meant."""
-    verifier, meant = opened(), chosen_of(chosen)
+    verifier, meant = opened(), Chosen(**chosen)
     meant = Chosen(status=("error",)) if meant == Chosen() else meant
-    rows = [row for row in meant.among(all_runs(verifier)) if row.status in ENDED]
-    if agreed(rows, "verified again", dry_run=dry_run, force=force):
+    open_now = ("discovered", "processing")
+    rows = [row for row in meant.among(verifier) if row.status not in open_now]
+    reset_all(verifier, rows, clear_error=clear_error, dry_run=dry_run, force=force)
+
+
+def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **asked: bool) -> None:
+    if agreed(rows, "verified again", **asked):
         for row in rows:
             told = reset(verifier, row, clear_error=clear_error, reason="admin reset")
             click.echo(f"{row.run_id} {told}")
@@ -272,7 +255,7 @@ def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> 
 def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
     """Remove the saves of runs that have ended, and take permanent errors among them off the lists."""
     verifier = opened()
-    rows = [row for row in chosen_of(chosen).among(all_runs(verifier)) if row.has_ended]
+    rows = [row for row in Chosen(**chosen).among(verifier) if row.has_ended]
     if agreed(rows, "cleaned up", dry_run=dry_run, force=force):
         for row in rows:
             clean_up(verifier, row, reason="admin cleanup")
@@ -281,33 +264,28 @@ def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
 
 def agreed(rows: list[RunRow], deed: str, *, dry_run: bool, force: bool) -> bool:
     """Say which runs are meant, and whether it is to be done."""
-    for row in rows:
-        click.echo(line_of(row))
+    tell_runs(rows, as_json=False)
     click.echo(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} would be {deed}")
     if dry_run or not rows:
         return False
     return force or click.confirm("Go on?", abort=True)
 
 
-# -- how it is told ------------------------------------------------------------------------
-
-
-def chosen_of(given: dict[str, Any]) -> Chosen:
-    """The filter of a command's options."""
-    return Chosen(**{("older_than_s" if name == "older_than" else name): value for name, value in given.items()})  # fmt: skip
-
-
-def tell(rows: Iterable[RunRow], *, as_json: bool) -> None:
+def tell_runs(rows: Iterable[RunRow], *, as_json: bool) -> None:
     """Runs, one a line."""
     for row in rows:
-        click.echo(json.dumps(row.as_json()) if as_json else line_of(row))
+        tell(row, [line_of(row)], as_json=as_json)
+
+
+def tell(told: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """For programs, or in lines for people."""
+    click.echo(msgspec.json.encode(told) if as_json else "\n".join(lines))
 
 
 def line_of(row: RunRow) -> str:
     """A run in a line."""
-    said = (
-        f"{row.run_id:14} {row.game}/{row.category:10} {shown(row.submitted_date)} {row.status:12}"
-    )
+    date = shown(row.submitted_date)
+    said = f"{row.run_id:14} {row.game}/{row.category:10} {date} {row.status:12}"
     if row.status == "error":
         due = f"next try {shown(row.next_retry_at)}" if row.next_retry_at else "permanent"
         said += f" {row.error_class}, {row.retry_count} retries, {due}: {row.error_message}"

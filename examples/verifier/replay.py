@@ -55,77 +55,63 @@ class Checker:
     submissions: Submissions
 
     @property
-    def games(self) -> Path:
-        """Where versions of the game are installed."""
-        return Path(self.settings[known.DATA]) / "games"
+    def data(self) -> Path:
+        """Where saves and versions of the game are kept."""
+        return Path(self.settings[known.DATA]).resolve()
 
     def verdict(self, save: Path, category: str | None = None) -> Verdict:
         """Check and replay a save; with ``category`` it must be of that one."""
         claim = read_claim(save)
         if category not in (None, claim.category):
             raise VerifyError(Variant.BAD_SAVE, f"it is of {claim.category}, not of {category}")
-        version = number_of(claim.version)
-        if version < number_of(self.settings[known.OLDEST_VERSION]):
-            oldest = self.settings[known.OLDEST_VERSION]
+        oldest = self.settings[known.OLDEST_VERSION]
+        if number_of(claim.version) < number_of(oldest):
             raise VerifyError(Variant.OLD_VERSION, f"{claim.version} is older than {oldest}")
-        self._check_mods(claim)
-        return self._replay(self._install(claim.version), save)
-
-    def _check_mods(self, claim: Claim) -> None:
-        allowed = self.submissions.mods(claim.version)
-        other = [
-            f"{one} {claim.mods[one]}" for one in claim.mods if claim.mods[one] != allowed.get(one)
-        ]
+        allowed = self.submissions.mods(claim.version).items()
+        other = sorted(f"{mod} {version}" for mod, version in claim.mods.items() - allowed)
         if other:
-            raise VerifyError(Variant.MOD_MISMATCH, f"not allowed: {', '.join(sorted(other))}")
+            raise VerifyError(Variant.MOD_MISMATCH, f"not allowed: {', '.join(other)}")
+        return self._replay(self._install(claim.version), save)
 
     def _install(self, version: str) -> Path:
         """The program of a version, installed when it is first asked for; two at once do no harm."""
-        place = self.games / version
-        if (place / PROGRAM).is_file():
-            return place / PROGRAM
+        games = self.data / "games"
+        program = games / version / PROGRAM
+        if program.is_file():
+            return program
         package = self.submissions.game(version)
         try:
-            self.games.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(dir=self.games) as fresh:
+            games.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=games) as fresh:
                 unpack(package, Path(fresh) / version)
-                (Path(fresh) / version).rename(place)
+                (Path(fresh) / version).rename(games / version)
         except OSError as wrong:
-            if not (place / PROGRAM).is_file():  # else another replay was faster
-                raise VerifyError(Variant.INSTALL_DIR, f"{place.name}: {wrong.strerror}") from wrong
-        return place / PROGRAM
+            if not program.is_file():  # else another replay was faster
+                raise VerifyError(Variant.INSTALL_DIR, f"{version}: {wrong.strerror}") from wrong
+        return program
 
     def _replay(self, program: Path, save: Path) -> Verdict:
-        memory_bytes = self.settings[known.REPLAY_MEMORY_MB] << 20
-        limits = ("-I", str(SANDBOX), str(os.getpid()), str(memory_bytes))
-        command = [self.settings[known.REPLAY_PYTHON], *limits, str(program), str(save)]
-        timeout_s = self.settings[known.REPLAY_TIMEOUT_S]
+        python, timeout_s = (self.settings[one] for one in (known.REPLAY_PYTHON, known.REPLAY_TIMEOUT_S))  # fmt: skip
+        limits = (str(os.getpid()), str(self.settings[known.REPLAY_MEMORY_MB] << 20))
+        command = [python, "-I", str(SANDBOX), *limits, str(program), str(save)]
         try:
             ended = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-            )
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise VerifyError(
-                Variant.REPLAY_TIMEOUT, f"it is not over after {timeout_s:g} s"
-            ) from None
+            wrong = f"it is not over after {timeout_s:g} s"
+            raise VerifyError(Variant.REPLAY_TIMEOUT, wrong) from None
         except OSError as wrong:
-            raise VerifyError(
-                Variant.SPAWN, f"{Path(command[0]).name}: {wrong.strerror}"
-            ) from wrong
+            raise VerifyError(Variant.SPAWN, f"{Path(python).name}: {wrong.strerror}") from wrong
         told = last_object(ended.stdout)
         if ended.returncode == 0:
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(told, Verdict)
         if "error" in told:
             raise VerifyError(Variant.REPLAY_REFUSED, str(told["error"]))
-        last_words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
-        raise VerifyError(
-            Variant.REPLAY_CRASHED, f"it ended with status {ended.returncode}: {last_words}"
-        )
+        words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        ending = f"it ended with status {ended.returncode}: {words}"
+        raise VerifyError(Variant.REPLAY_CRASHED, ending)
 
 
 def read_claim(save: Path) -> Claim:

@@ -4,12 +4,11 @@ No call is repeated here: that is the policy's business. A status that is not cl
 infrastructure's, so no single 503 ends a run; and a 429 is a rate limit wherever it comes from, whose wait hint Perdure reads.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -17,6 +16,8 @@ import msgspec
 
 from .errors import Variant, VerifyError
 
+T = TypeVar("T")
+Query = dict[str, Any] | None
 CALL_S_MAX = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
@@ -47,6 +48,12 @@ class Listed:
 
 
 @dataclass
+class Page:
+    runs: list[Listed]
+    next: int | None
+
+
+@dataclass
 class Submission:
     """A run with the link to its save."""
 
@@ -58,7 +65,7 @@ class Submission:
 class Submissions:
     """A client of the service, for many threads."""
 
-    def __init__(self, url: str, *, save_bytes_max: int) -> None:
+    def __init__(self, url: str, save_bytes_max: int) -> None:
         self._url, self._save_bytes_max = url, save_bytes_max
 
     @cached_property
@@ -77,20 +84,13 @@ class Submissions:
         page: int | None = 1
         while page is not None:
             asked = {"game": game, "category": category, "since": since.isoformat(), "page": page}
-            told = self._json("/api/runs", _API, asked)
-            try:
-                yield from msgspec.convert(told["runs"], list[Listed])
-                page = told["next"]
-            except (msgspec.ValidationError, KeyError, TypeError) as wrong:
-                raise VerifyError(
-                    Variant.API_PARSE, f"page {page} of {game} {category}: {wrong}"
-                ) from None
+            told = self._json("/api/runs", _API, Page, asked)
+            yield from told.runs
+            page = told.next
 
     def run(self, run_id: str) -> Submission:
         """A run by its id."""
-        told = self._json(f"/api/runs/{quote(run_id, safe='')}", _API)
-        if not isinstance(told, dict):
-            raise VerifyError(Variant.API_PARSE, f"run {run_id} is no object")
+        told = self._json(f"/api/runs/{quote(run_id, safe='')}", _API, dict[str, Any])
         if not told.get("link"):
             raise VerifyError(Variant.NO_LINK, f"run {run_id} has no link to a save")
         try:
@@ -101,11 +101,8 @@ class Submissions:
     def save(self, link: str) -> bytes:
         """The save behind a link, which must lead to a file of the service and be no larger than is allowed."""
         where = urlsplit(link)
-        if (
-            where[:2] != urlsplit(self._url)[:2]
-            or not where.path.startswith("/files/")
-            or ".." in where.path
-        ):
+        is_ours = where[:2] == urlsplit(self._url)[:2] and where.path.startswith("/files/")
+        if not is_ours or ".." in where.path:
             raise VerifyError(Variant.SECURITY_VIOLATION, f"{link} leads elsewhere")
         return self._get(where.path, _FILE, bytes_max=self._save_bytes_max)
 
@@ -115,24 +112,16 @@ class Submissions:
 
     def mods(self, version: str) -> dict[str, str]:
         """The mods that are allowed with it, and their versions."""
-        told = self._json(f"/games/{version}/mods", _MODS)
-        try:
-            return msgspec.convert(told, dict[str, str])
-        except msgspec.ValidationError as wrong:
-            raise VerifyError(Variant.MOD_INFO, f"the mods of {version}: {wrong}") from None
+        return self._json(f"/games/{version}/mods", _MODS, dict[str, str])
 
-    def _json(self, path: str, blame: Blame, query: dict[str, Any] | None = None) -> Any:
+    def _json(self, path: str, blame: Blame, form: type[T], query: Query = None) -> T:
         try:
-            return json.loads(self._get(path, blame, query))
-        except ValueError as wrong:
-            raise VerifyError(blame.unusable, f"{path[1:]} is no JSON: {wrong}") from None
+            return msgspec.json.decode(self._get(path, blame, query), type=form)
+        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+            raise VerifyError(blame.unusable, f"{path[1:]} is not as agreed: {wrong}") from None
 
     def _get(
-        self,
-        path: str,
-        blame: Blame,
-        query: dict[str, Any] | None = None,
-        bytes_max: int = ANSWER_BYTES_MAX,
+        self, path: str, blame: Blame, query: Query = None, bytes_max: int = ANSWER_BYTES_MAX
     ) -> bytes:
         content, what = b"", path.lstrip("/")  # a message with a path in it would lose it
         try:
@@ -143,9 +132,8 @@ class Submissions:
                     if len(content) > bytes_max:
                         raise VerifyError(blame.unusable, f"{what} has over {bytes_max} bytes")
         except httpx2.HTTPStatusError as refused:
-            status = refused.response.status_code
-            variants = {429: Variant.LIMITED, 403: blame.forbidden}
-            variants |= dict.fromkeys((404, 410), blame.missing)
+            status, missing = refused.response.status_code, blame.missing
+            variants = {429: Variant.LIMITED, 403: blame.forbidden, 404: missing, 410: missing}
             variant = variants.get(status, blame.away)
             raise VerifyError(variant, f"{what} is answered with {status}") from refused
         except httpx2.HTTPError as wrong:

@@ -3,5 +3,4 @@
 from .app import make_verifier
 from .settings import read_settings
 
-verifier = make_verifier(*read_settings())
-app = verifier.app
+app = make_verifier(*read_settings()).app

@@ -6,11 +6,12 @@ Everything is loaded when a name is first used, and not before: `perdure --versi
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from perdure.app import App, Called, JobRef, Pipeline
+    from perdure.app import App, Called, JobRef, JsonFormatter, Pipeline
     from perdure.app.dead_letters import DeadLetters, Redrive
     from perdure.app.job_refs import HistoryLine
     from perdure.app.runs import Result, Run
     from perdure.app.session.settings import Alias, Settings, load_settings
+    from perdure.app.surface.error_meaning import ErrorMeaning, meaning_of
     from perdure.engine.attempt.context import Context
     from perdure.engine.batch.report import Report
     from perdure.engine.enqueue import Item
@@ -106,6 +107,7 @@ __all__ = [
     "Curve",
     "DeadGroup",
     "DeadLetters",
+    "ErrorMeaning",
     "Event",
     "EventName",
     "FailedReason",
@@ -119,6 +121,7 @@ __all__ = [
     "JobRef",
     "JobUnfinished",
     "JobView",
+    "JsonFormatter",
     "Kind",
     "Listener",
     "Match",
@@ -169,15 +172,17 @@ __all__ = [
     "WorkerDead",
     "basic_gate",
     "load_settings",
+    "meaning_of",
 ]
 
 # Where each name of __all__ lives, as the imports above have it for type checkers; a test compares the two.
 _NAMES = {
-    "perdure.app": "App Called JobRef Pipeline",
+    "perdure.app": "App Called JobRef JsonFormatter Pipeline",
     "perdure.app.dead_letters": "DeadLetters Redrive",
     "perdure.app.job_refs": "HistoryLine",
     "perdure.app.runs": "Result Run",
     "perdure.app.session.settings": "Alias Settings load_settings",
+    "perdure.app.surface.error_meaning": "ErrorMeaning meaning_of",
     "perdure.engine.attempt.context": "Context",
     "perdure.engine.batch.report": "Report",
     "perdure.engine.enqueue": "Item",

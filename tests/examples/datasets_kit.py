@@ -91,6 +91,7 @@ def trial(folder: Path) -> Iterator[Trial]:
         }
         for name, value in told.items():
             env.setenv(f"DATASETS_{name.upper()}", str(value))
+        env.delenv("PERDURE_STORE", raising=False)  # which would beat the example's own name
         with pytest.MonkeyPatch.context() as quick:
             quick.setenv("PERDURE_POLL_S", "0.05")  # read where the app is made
             found = Trial(folder, provider)

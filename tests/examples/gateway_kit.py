@@ -2,25 +2,26 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
-from examples.gateway.api import JsonLines, make_api
-from examples.gateway.app import Settings, Texts, make_texts
+from examples.gateway.api import make_api
+from examples.gateway.app import Texts, make_texts, read_settings
 from examples.gateway.gateway import make_gateway
 from examples.gateway.providers import Provider
 from examples.gateway.scripted import KEY, make_provider
 
-from perdure import JobRef
+from perdure import JobRef, JsonFormatter, Settings
 from tests.examples.converter_kit import FAR_S, served
 
-HASTY_S = (
-    0.3  # how long providers wait whose name begins with `hasty`: only for answers that never come
-)
+FAR_MS = round(1_000 * FAR_S)
+HASTY_S = 0.3  # the timeout of providers named `hasty…`: only for answers that never come
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(JsonLines())
+        self.setFormatter(JsonFormatter())
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -106,6 +107,19 @@ def logged() -> Iterator[Lines]:
             one.setLevel(level)
 
 
+def settings_of(gateway: str, names: Sequence[str], store: Path) -> Settings:
+    """The settings of an API or a worker: nothing in them is waited for."""
+    told = {
+        "AI_GATEWAY_URL": gateway,
+        "AI_PROVIDERS": ",".join(names),
+        "AI_GATEWAY_TIMEOUT_MS": str(FAR_MS),
+        "AI_WAIT_MS": str(FAR_MS),
+        "PERDURE_STORE": f"sqlite:///{store}",
+    }
+    with patch.dict(os.environ, told):
+        return read_settings()
+
+
 @contextmanager
 def trial(folder: Path, names: Sequence[str], *, works: bool = True) -> Iterator[Trial]:
     """Everything, with providers of these names; one that begins with `unset` has no key."""
@@ -122,8 +136,7 @@ def trial(folder: Path, names: Sequence[str], *, works: bool = True) -> Iterator
             for name in names
         }
         gateway = stack.enter_context(served(make_gateway(providers)))
-        store = f"sqlite:///{folder / 'perdure.db'}"
-        settings = Settings(gateway, tuple(names), timeout_s=FAR_S, wait_s=FAR_S, store=store)
+        settings = settings_of(gateway, names, folder / "perdure.db")
         address = stack.enter_context(served(make_api(settings)))
         texts = make_texts(settings)
         stack.callback(texts.app.close)

@@ -11,7 +11,7 @@ import pytest
 from examples.datasets.provider import FAULTS, PROMPT_CHARS_MAX, Fault, refusal
 from pyarrow.parquet import read_metadata, read_table
 
-from perdure import ConfigError, RunAborted, RunStatus
+from perdure import ConfigError, RunAborted, RunStatus, load_settings
 from perdure.testing import Answer
 from tests.house.tree import ROOT
 from tests.stories.kit import until
@@ -204,13 +204,19 @@ def test_a_budget_and_a_check_interval_are_the_run_s_own(datasets):
 ENVIRONMENT = {"DATASETS_STORE": "sqlite:///x.db", "DATASETS_FOLDER": "x", "DATASETS_LLM_URL": "http://x", "DATASETS_LLM_KEY": "k", "DATASETS_LLM_MODEL": "m"}  # fmt: skip
 
 
-def test_a_wrong_environment_is_told_by_name_value_and_remedy(datasets):
-    settings_of = datasets.settings.settings_of
-    assert settings_of(ENVIRONMENT).usd_per_mtok_in == 0.15
-    with pytest.raises(ConfigError, match="DATASETS_SCALE is 'fast'; write a number above 0"):
-        settings_of({**ENVIRONMENT, "DATASETS_SCALE": "fast"})
+def test_a_wrong_environment_is_told_by_name_value_and_remedy(datasets, monkeypatch):
+    for name, text in ENVIRONMENT.items():
+        monkeypatch.setenv(name, text)
+    names = datasets.settings.NAMES
+    monkeypatch.delenv("DATASETS_USD_PER_MTOK_IN", raising=False)
+    assert load_settings(names)[datasets.settings.USD_IN] == 0.15
+    monkeypatch.setenv("DATASETS_SCALE", "fast")
+    with pytest.raises(ConfigError, match="DATASETS_SCALE is 'fast'; it must be a number"):
+        load_settings(names)
+    monkeypatch.setenv("DATASETS_SCALE", "1")
+    monkeypatch.setenv("DATASETS_LLM_KEY", "")
     with pytest.raises(ConfigError, match="DATASETS_LLM_KEY is not set"):
-        settings_of({**ENVIRONMENT, "DATASETS_LLM_KEY": ""})
+        load_settings(names)
 
 
 def test_the_command_says_what_is_wrong_in_a_line(tmp_path):

@@ -77,7 +77,9 @@ def test_a_bill_that_history_cannot_explain_is_disputed(datasets, told):
 
 
 def test_the_report_has_four_pictures_that_are_well_formed(datasets, told):
-    page = datasets.report.page(told, datasets.provider.usage("told/"))
+    report = datasets.report
+    bill = report.reconcile(report.ask("billing", run=told.no), datasets.provider.usage("told/"))
+    page = report.page(told, bill, ["The bill is explained."])
     pictures = page.split("<svg")[1:]
     assert len(pictures) == 4
     for one in pictures:

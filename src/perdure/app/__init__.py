@@ -22,6 +22,7 @@ if _typing.TYPE_CHECKING:
     from perdure.app.worker.processes import work
     from perdure.app.worker.supervision import supervise
     from perdure.config import check_times, misspelt_variables, settings_file
+    from perdure.observers.event_lines import JsonFormatter
 else:
 
     def __getattr__(name: str) -> object:
@@ -38,6 +39,7 @@ __all__ = [
     "App",
     "Called",
     "JobRef",
+    "JsonFormatter",
     "Pipeline",
     "check_served",
     "check_times",
@@ -74,5 +76,6 @@ _NAMES = {
     "perdure.app.worker.processes": "work",
     "perdure.app.worker.supervision": "supervise",
     "perdure.config": "check_times misspelt_variables settings_file",
+    "perdure.observers.event_lines": "JsonFormatter",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

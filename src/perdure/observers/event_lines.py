@@ -84,9 +84,9 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        return _encode(self.fields_of(record))
+        return _encode(self._fields_of(record))
 
-    def fields_of(self, record: logging.LogRecord) -> dict[str, object]:
+    def _fields_of(self, record: logging.LogRecord) -> dict[str, object]:
         """What is written, under which names. Second names for the same fields are added here and nowhere else."""
         fields: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
