@@ -221,7 +221,7 @@ def test_what_is_needed_and_not_there_or_empty_is_named_all_of_it_at_once(monkey
         needed()
     assert [line.partition(";")[0] for line in str(refused.value).splitlines()] == [
         "DATABASE_URL is not set",
-        "GATEWAY_KEY is not set",
+        "GATEWAY_KEY or gateway.key in daemon.yaml is not set",
     ]
     assert "it is needed: What the gateway knows us by." in str(refused.value)
 

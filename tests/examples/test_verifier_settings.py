@@ -59,7 +59,7 @@ def test_its_numbers_are_those_of_the_document(config):
             "service: ftp://x\ngames: {burrow: [any%]}",
             "service in daemon.yaml must begin with http://",
         ),
-        ("games: {burrow: [any%]}", "VERIFIER_SERVICE is not set; it is needed"),
+        ("games: {burrow: [any%]}", "VERIFIER_SERVICE or service in daemon.yaml is not set"),
         ("service: http://x", "games in daemon.yaml must name the categories"),
         ("service: http://x\ngames: burrow", "games in daemon.yaml must name the categories"),
         (

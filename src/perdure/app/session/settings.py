@@ -126,18 +126,20 @@ def load_settings(
         mistakes=tuple(_unknown_keys(content, file, known)),
     )
     settings = Settings(resolve(os.environ, {}, aliased), aliased.own)
-    missing = list(_missing(known, settings))
+    missing = list(_missing(known, settings, file))
     if missing:
         raise ConfigError("\n".join(missing))
     return settings
 
 
-def _missing(aliases: tuple[Alias, ...], settings: Settings) -> Iterator[str]:
+def _missing(aliases: tuple[Alias, ...], settings: Settings, file: str) -> Iterator[str]:
     """What is not set and has to be, or begins as it may not; the value itself may have a password in it."""
     for one in aliases:
         settled = settings.settled[one.name]
         if one.needed and (settled.origin.source == "default" or settled.value == ""):
-            yield f"{one.variable or one.key} is not set; it is needed: {settings.table[one.name].help}"
+            places = (one.variable, one.key and f"{one.key} in {file}")
+            named = " or ".join(place for place in places if place)
+            yield f"{named} is not set; it is needed: {settings.table[one.name].help}"
         elif settled.value and one.begins and not str(settled.value).startswith(one.begins):
             yield f"{settled.origin.says} must begin with {' or '.join(one.begins)}"
 
