@@ -28,7 +28,9 @@ def pipe(app):
 
 def test_schedules_are_kept_as_they_are_declared(app, pipe):
     app.every("15m", pipe, {"n": 1})
-    app.every("0 7 * * 1-5", pipe, name="mornings", owner="ann", timezone="Europe/Berlin")
+    app.every(
+        "0 7 * * 1-5", pipe, name="mornings", owner="ann", timezone="Europe/Berlin", priority=5
+    )
     first, second = app._session.schedules.values()
     assert (first.name, first.pipeline, first.owner, first.payload_json) == (
         "p",
@@ -38,6 +40,7 @@ def test_schedules_are_kept_as_they_are_declared(app, pipe):
     )
     assert first.rhythm == rhythm_of("15m")
     assert (second.name, second.owner, second.payload_json) == ("mornings", "ann", "null")
+    assert (first.priority, second.priority) == (0, 5)
     assert second.rhythm == rhythm_of("0 7 * * 1-5", timezone="Europe/Berlin")
 
 

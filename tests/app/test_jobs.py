@@ -9,10 +9,21 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from perdure import App, CallerError, ConfigError, JobFailed, JobRef, PayloadRefused, StageError
+from perdure import (
+    App,
+    CallerError,
+    ConfigError,
+    JobFailed,
+    JobRef,
+    PayloadRefused,
+    StageError,
+    Succeeded,
+)
 from perdure.model.errors import NotCancellable, NotChangeable, NotRetriable, UnknownName
-from perdure.model.operations import BulkStatus
+from perdure.model.gates import GateChange, GateState
+from perdure.model.operations import BulkStatus, Deed
 from perdure.model.states import State
+from tests.engine.kit import until
 
 
 class Row(msgspec.Struct):
@@ -108,7 +119,7 @@ def test_a_reference_shows_its_id_and_is_the_same_wherever_it_comes_from(app, wo
 
 def test_pipelines_and_bulk_operations_show_what_they_are(app, works):
     works.pipe.enqueue(Row(1))
-    done = app.jobs.cancel()
+    done = app.jobs.cancel(every=True)
     assert repr(done) == f"<Redrive {done.id}, {done.view().status.value}>"
     assert {app.dead.get_redrive(done.id)} == {done}
     assert repr(works.pipe) == f"<Pipeline {works.pipe.name!r}>"
@@ -282,6 +293,38 @@ def test_jobs_that_wait_are_run_now_by_filter(app, works):
     assert all(ref.view().ready for ref in (*refs, ready))
 
 
+def test_jobs_are_listed_cancelled_and_counted_by_the_states_that_are_shown(app):
+    @app.stage(upstream=app.upstream("model"))
+    def ask(item):
+        if item == "weak":
+            raise StageError("network", "gone", wait_s=3_600)
+        return Succeeded(item, label="fine")
+
+    pipe = app.pipeline("asking", ask)
+    fine = pipe.enqueue("fine")
+    with app.working(concurrency=2, poll_s=0.02):
+        fine.result(wait_s=30)
+        weak = pipe.enqueue("weak")
+        until(lambda: bool(weak.attempts()), "the first attempt")
+    late = pipe.enqueue("late", run_at=later())
+
+    def found(**chosen):
+        return [job.id for job in app.jobs.list(**chosen)]
+
+    assert found(state="retrying") == [weak.id]
+    assert found(state="scheduled") == [late.id]
+    assert found(state="queued") == [late.id, weak.id]
+    assert found(state=["succeeded", State.QUEUED]) == [late.id, weak.id, fine.id]
+    assert (found(label="fine"), found(label="other")) == ([fine.id], [])
+    control = app._session.opened.control
+    row = app._session.opened.reader.gate("model")
+    control.change_gate(GateChange("model", row.generation, GateState.HELD, None), Deed("t", ""))
+    assert found(state="held") == [late.id, weak.id]
+    assert app.jobs.count("run now", state="retrying").count == 1
+    assert app.jobs.cancel(state="scheduled").wait(wait_s=30).done == 1
+    assert (late.state, weak.state) == (State.CANCELLED, State.QUEUED)
+
+
 def test_dead_letters_are_retried_by_filter_with_payloads_by_key(app, works, tmp_path):
     refs = works.dead(-1, -2, -3)
     works.dead(-1, owner="ann")  # has the same key, and is somebody else's
@@ -349,8 +392,15 @@ WRONG = [
     (lambda jobs: jobs.cancel(colour="red"), CallerError, "jobs have no filter 'colour'"),
     (lambda jobs: jobs.cancel(state="failed"), NotCancellable, "only queued and processing"),
     (lambda jobs: jobs.cancel(state="done"), CallerError, "state is 'done'"),
+    (lambda jobs: jobs.list(state="retryin"), CallerError, "state is 'retryin'; did you mean 'retrying'"),
+    (lambda jobs: jobs.list(state=5), CallerError, "state is 5; one of: cancelled, failed, held"),
+    (lambda jobs: jobs.list(state=["held", "failed"]), CallerError, "'held' is a view of queued"),
     (lambda jobs: jobs.run_now(state="processing"), NotChangeable, "only queued ones wait"),
-    (lambda jobs: jobs.run_now(rate="soon"), ConfigError, "rate is 'soon'"),
+    (lambda jobs: jobs.run_now(rate="soon", pipeline="p"), ConfigError, "rate is 'soon'"),
+    (lambda jobs: jobs.cancel(), CallerError, "means every open job of this store; give one"),
+    (lambda jobs: jobs.cancel(owner=None), CallerError, "or say every=True"),
+    (lambda jobs: jobs.run_now(), CallerError, "means every job that waits"),
+    (lambda jobs: jobs.list(foo=1), CallerError, "have no filter 'foo'; one of: .*key"),
     (lambda jobs: jobs.cancel(pipeline="q"), UnknownName, "this store has no pipeline 'q'"),
     (lambda jobs: jobs.retry(payloads={"k-1": {"n": 1}}), CallerError, "name it"),
     (lambda jobs: jobs.retry(from_start=True, from_stage="ask"), CallerError, "not both"),

@@ -179,7 +179,7 @@ class Play:
             app.job(self.jobs["wrong"]).retry(by="ann")
             jobs = [*self.waits, app.job(self.jobs["wrong"])]
             until(lambda: all(one.view().state in TERMINAL for one in jobs), "these have, too")
-        app.dead.discard(reason="known", by="ann")
+        app.dead.discard(every=True, reason="known", by="ann")
         gate_control.hold(
             app._session.opened, "vendor", by_whom="ann", reason="a bill", for_text=None
         )

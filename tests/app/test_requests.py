@@ -64,7 +64,7 @@ def test_every_event_of_a_job_says_whose_request_it_is(app, pipe, told):
     worked_off(app)
     ref.retry()
     worked_off(app)
-    app.dead.discard(reason="no")
+    app.dead.discard(every=True, reason="no")
     of_jobs = [event for event in told if "job_id" in event.fields]
     assert {event.name.value for event in of_jobs} == {
         "job_enqueued",

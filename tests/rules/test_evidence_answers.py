@@ -117,6 +117,8 @@ def test_a_count_that_is_none_is_left_out(count):
         ({"choices": [{"finish_reason": None, "message": {"content": "x"}}]}, "truncated_output"),
         ({"stop_reason": "refusal"}, "content_refused"),
         ({"error": {"code": 429, "message": "slow down"}}, "rate_limited"),
+        ("<html>Bad gateway</html>", "invalid_output"),
+        (b"", "invalid_output"),
     ],
 )
 def test_a_stage_can_have_an_answer_judged_by_raising_it(answer, kind):

@@ -28,6 +28,7 @@ def matches(job: JobView, chosen: JobFilter) -> bool:
         "error_code": chosen.code,
         "fingerprint": chosen.fingerprint,
         "key": chosen.key,
+        "label": chosen.label,
     }
     said = [one.casefold() for one in (job.error_message, job.error_detail) if one is not None]
     return (
@@ -83,6 +84,7 @@ def full():
         "UPDATE perdure_jobs SET key = 'k1' WHERE no IN (SELECT max(no) FROM perdure_jobs GROUP BY owner, run)",
         "UPDATE perdure_jobs SET error_code = 'c' || (no % 2), fingerprint = 'f' || (no % 3) "
         "WHERE state = 'failed'",
+        "UPDATE perdure_jobs SET label = 'l' || (no % 3) WHERE state = 'succeeded'",
         "DELETE FROM perdure_deaths",
         *(
             f"INSERT INTO perdure_deaths SELECT {owner}, fingerprint, pipeline, stage, failed_reason, error_kind, "
@@ -137,6 +139,8 @@ def filters(place: Place) -> list[JobFilter]:
         JobFilter(enqueued_until=moment),
         JobFilter(states=(State.QUEUED,), retrying=True),
         JobFilter(states=(State.QUEUED,), retrying=False),
+        JobFilter(label="l1"),
+        JobFilter(label="l1", owner="ann"),
         JobFilter(key="k1"),
         JobFilter(key="k1", owner="ann"),
         JobFilter(key="k1", owner="nobody"),

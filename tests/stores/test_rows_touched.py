@@ -73,6 +73,9 @@ READS: dict[str, Callable[[Reader], Any]] = {
     "a large owner's jobs of no pipeline": lambda reader: reader.jobs(
         JobFilter(owner="big", pipeline="nowhere")
     ),
+    "a large owner's jobs of no label": lambda reader: reader.jobs(
+        JobFilter(owner="big", label="none")
+    ),
     "a large owner's jobs by change, in no queue": lambda reader: reader.jobs_changed(
         JobFilter(owner="big", queue="nowhere"), since=START
     ),
@@ -124,6 +127,32 @@ def test_no_statement_of_a_bounded_read_touches_more_than_a_thousand_rows(made, 
     for name in ("an owner's jobs", "an owner's jobs by change"):
         assert len(READS[name](crowd.reader)) == 50
         assert sum(touched[name]) <= ROWS_MAX
+
+
+GATES = (
+    """
+    INSERT INTO perdure_gates (name, parent, state, generation, reason, changed_by, changed_at, control)
+    VALUES ('u', 'k', 'flowing', 1, '', 'ann', 1, '{}'), ('k', NULL, 'held', 1, '', 'ann', 1, '{}')
+    """,
+    "UPDATE perdure_lanes SET upstream = 'u'",
+    "ANALYZE",
+)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_to_find_a_large_owners_held_jobs_touches_few_rows_with_each_statement(made, store):
+    crowd, found = made(store, 10_000), []
+    for one in GATES:
+        crowd.run(one)
+    held = JobFilter(owner="big", states=(State.QUEUED,), held=True)
+    for limit in (50, 500):
+        counts = crowd.touched(
+            lambda reader, limit=limit: found.append(reader.jobs(held, limit=limit))
+        )
+        print(f"{limit}: {counts}")
+        assert max(counts) <= ROWS_MAX
+    assert len(found[0]) == 50
+    assert 250 < len(found[1]) < 500
 
 
 # As many groups of dead letters in every crowd, and a paused queue: a scrape looks at these as well.

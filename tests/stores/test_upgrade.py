@@ -352,6 +352,8 @@ def test_the_later_code_refuses_the_earlier_store_and_says_what_to_run(url, open
         opened()
     version = real(url)[-1].number
     assert f"is at {version}, this version of Perdure needs {version + 1};" in str(caught.value)
+    whose = "--store URL, with the URL of 'perdure', who owns its tables"
+    assert ("sqlite" in url) or str(caught.value).endswith(whose)
     assert dumped(url) == before
 
 

@@ -57,23 +57,23 @@ class Office:
             run.wait(wait_s=30)
         return run
 
-    def __call__(self, *words: str, code: int = 0) -> str:
-        done = self.run(*words)
+    def __call__(self, *words: str, code: int = 0, stdin: str | None = None) -> str:
+        done = self.run(*words, stdin=stdin)
         assert done.exit_code == code, (done.output, done.exception)
         return done.output
 
-    def run(self, *words: str) -> Result:
+    def run(self, *words: str, stdin: str | None = None) -> Result:
         """Run a command of this store."""
-        return CliRunner().invoke(cli, [*words, "--store", self.url])
+        return CliRunner().invoke(cli, [*words, "--store", self.url], input=stdin)
 
     def json(self, *words: str, code: int = 0) -> Any:
         done = self.run(*words, "--json")
         assert done.exit_code == code, (done.output, done.exception)
         return json.loads(done.stdout)
 
-    def error(self, *words: str) -> str:
+    def error(self, *words: str, stdin: str | None = None) -> str:
         """The one line that a user is told when a command cannot be done."""
-        done = self.run(*words)
+        done = self.run(*words, stdin=stdin)
         assert isinstance(done.exception, PerdureError), (done.output, done.exception)
         assert done.exception.exit_code == 2
         return str(done.exception)

@@ -61,7 +61,7 @@ def errors_page() -> list[str]:
         "# Errors",
         "",
         "Every error that Perdure raises to a caller, branched by whose fault it is.",
-        "Codes and exit statuses are stable; HTTP statuses are for the HTTP API, which is planned.",
+        "Codes and exit statuses are stable; HTTP statuses are those of the [HTTP API](http.md).",
         "",
         *("```", *(f"{'    ' * depth}{one.__name__}" for one, depth in tree), "```", ""),
     ]

@@ -201,17 +201,21 @@ class App:
         name: str | None = None,
         owner: str = "",
         timezone: str | None = None,
+        priority: int = 0,
     ) -> None:
         """Enqueue an item again and again: at an interval, or as a cron expression says.
 
         ``app.every("15m", pipe, item)`` counts from midnight UTC, ``app.every("0 7 * * 1-5", pipe,
         timezone="Europe/Berlin")`` goes by the clocks there. A worker of this app ticks it; each moment makes
-        one job, however many workers there are. ``name`` tells the schedules of one pipeline apart.
+        one job, however many workers there are. ``name`` tells the schedules of one pipeline apart; ``owner`` and
+        ``priority`` are those of `Pipeline.enqueue`.
         """
         instance("what a schedule enqueues", pipe, Pipeline)
         if self._pipelines.get(pipe.name) is not pipe:
             raise ConfigError(f"pipeline {pipe.name!r} of a schedule belongs to another app")
-        schedule = declare(spec, pipe._laid, item, name=name, owner=owner, timezone=timezone)
+        schedule = declare(
+            spec, pipe._laid, item, name=name, owner=owner, timezone=timezone, priority=priority
+        )
         if schedule.name in self._session.schedules:
             raise ConfigError(
                 f"schedule {schedule.name!r} is declared twice; tell them apart with name="

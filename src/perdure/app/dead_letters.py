@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.app.job_filters import dead_meant
+from perdure.app.job_filters import check_chosen, dead_meant
 from perdure.app.job_refs import job_at
 from perdure.app.runs import Run
 from perdure.app.session.session import Session
@@ -191,8 +191,11 @@ class DeadLetters:
             raise UnknownName(f"no bulk operation {bulk_id!r}; see: perdure dead history")
         return Redrive(self._session, found[0])
 
-    def discard(self, *, reason: str = "", by: str = "app", **chosen: Any) -> BulkView:
-        """Mark dead letters as dealt with; they stay in the books."""
+    def discard(
+        self, *, every: bool = False, reason: str = "", by: str = "app", **chosen: Any
+    ) -> BulkView:
+        """Mark dead letters as dealt with; they stay in the books. Without a filter say ``every=True``."""
+        check_chosen(chosen, "every dead letter", every=every)
         bulks = self._session.bulks
         bulk = bulks.begin_discard(
             dead_meant(self._session, chosen),

@@ -20,19 +20,33 @@ from perdure.ports import Reader
 from perdure.rules.field_checks import nearest
 from perdure.rules.hints.durations import duration_s
 
-_TEXTS = ("pipeline", "stage", "queue", "category", "owner", "code", "text", "fingerprint", "key")
-_BOTH = (*_TEXTS[:-2], "run", "kind", "older_than", "newer_than")
+_TEXTS = (
+    "pipeline",
+    "stage",
+    "queue",
+    "category",
+    "owner",
+    "code",
+    "text",
+    "label",
+    "fingerprint",
+    "key",
+)
+_BOTH = (*_TEXTS[:-3], "run", "kind", "older_than", "newer_than")
 _DEAD = (*_BOTH, "fingerprint", "key", "reason_failed", "discarded")
-_OPEN = (*_BOTH, "state")
-_LISTED = ("pipeline", "owner", "key", "run")
+_OPEN = (*_BOTH, "state", "label")
+_LISTED = (*_OPEN, "key")
 _SAME_KEY_SHOWN = 10
 
 # The states that lists show: those that are stored, and views of queued.
 _VIEWS: Mapping[str, Mapping[str, bool]] = {
     "retrying": {"retrying": True},
     "scheduled": {"waiting": True, "retrying": False},
+    "held": {"held": True},
 }
 SHOWN_STATES = (*(one.value for one in State), *_VIEWS)
+OPEN_STATES = (State.QUEUED.value, State.PROCESSING.value, *_VIEWS)
+WAITING_STATES = ("retrying", "scheduled")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -42,6 +56,14 @@ def jobs_meant(session: Session, chosen: Mapping[str, Any]) -> JobFilter:
     meant = _filter_of(session.opened.reader, chosen, what="jobs", names=_OPEN)
     check_found(session.opened.reader, meant, lambda: session.catalogue)
     return meant
+
+
+def check_chosen(chosen: Mapping[str, Any], what: str, *, every: bool) -> None:
+    """Refuse a deed without a filter, which means all that there is, unless that is said."""
+    if not every and all(value is None for value in chosen.values()):
+        raise CallerError(
+            f"no filter is given, which means {what} of this store; give one, such as pipeline=, or say every=True"
+        )
 
 
 def jobs_listed(
@@ -54,18 +76,27 @@ def jobs_listed(
     meant = _filter_of(reader, chosen, what="jobs", names=_LISTED)
     if meant.key is not None:
         meant = with_key(reader, meant, meant.key)
-    view = next((one for one in states if one in _VIEWS), None)
-    if view is None:
-        meant = replace(meant, states=tuple(map(State, states)))
-    elif set(states) == {view}:
-        meant = replace(meant, states=(State.QUEUED,), **_VIEWS[view])
-    else:
-        raise CallerError(
-            f"state {view!r} is a view of queued and is asked for alone; leave the others out, or ask for queued"
-        )
+    meant = replace(meant, **_shown(states))
     if strict:
         check_found(reader, meant)
     return meant
+
+
+def _shown(states: Sequence[object]) -> dict[str, Any]:
+    """The fields of a filter for the states that lists show."""
+    for one in states:
+        if str(one) not in SHOWN_STATES:
+            near = nearest(one if isinstance(one, str) else "", SHOWN_STATES)
+            raise CallerError(f"state is {one!r}; {near}")
+    words = tuple(dict.fromkeys(map(str, states)))
+    view = next((one for one in words if one in _VIEWS), None)
+    if view is None:
+        return {"states": tuple(map(State, words))}
+    if words != (view,):
+        raise CallerError(
+            f"state {view!r} is a view of queued and is asked for alone; leave the others out, or ask for queued"
+        )
+    return {"states": (State.QUEUED,), **_VIEWS[view]}
 
 
 def with_key(reader: Reader, meant: JobFilter, key: str) -> JobFilter:
@@ -93,6 +124,14 @@ def job_named(reader: Reader, named: str) -> JobView:
         more = ", …" if len(found) > _SAME_KEY_SHOWN else ""
         raise CallerError(f"several jobs have the key {named!r}; name one by its id: {ids}{more}")
     return found[0]
+
+
+def others_with_key(reader: Reader, named: str, found: JobView) -> list[str]:
+    """The ids of other jobs of no owner that have as their key what was named, where a number named this one."""
+    if not is_key(named) or named in (found.id, found.key):
+        return []
+    alike = reader.jobs(JobFilter(owner="", key=named), limit=_SAME_KEY_SHOWN)
+    return [one.id for one in alike if one.id != found.id]
 
 
 def dead_meant(session: Session, chosen: Mapping[str, Any], *, strict: bool = True) -> JobFilter:
@@ -143,13 +182,15 @@ def _filter_of(
     since = "enqueued" if "state" in names else "finished"
     for name, value in chosen.items():
         if name not in names:
-            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, tuple(names))}")
+            known = tuple(dict.fromkeys((*names, "key")))  # which some take apart from the others
+            raise CallerError(f"{what} have no filter {name!r}; {nearest(name, known)}")
         if value is None:
             continue
         if name == "kind":
             wanted["kind"] = _choice(name, Kind, value).value
         elif name == "state":
-            wanted["states"] = (_choice(name, State, value),)
+            several = isinstance(value, list | tuple | set | frozenset)
+            wanted |= _shown(tuple(value) if several else (value,))
         elif name == "reason_failed":
             wanted["reason"] = _choice(name, FailedReason, value)
         elif name in _TEXTS:

@@ -328,9 +328,10 @@ def _no_result(id: str, ended: Over | JobView) -> JobFailed:
     why = () if ended.failed_reason is None else (ended.failed_reason.value, ended.error_kind)
     reason = ", ".join(filter(None, why))
     late = "its time was over; " if ended.failed_reason is FailedReason.EXPIRED else ""
+    code = f" with {ended.error_code}" if ended.error_code not in (None, *why) else ""
     what = f": {late}{ended.error_message.rstrip('.')}" if ended.error_message else ""
     return JobFailed(
-        f"job {id} {ended.state.value}{f' ({reason})' if reason else ''}{what}; see: perdure jobs show {id}",
+        f"job {id} {ended.state.value}{code}{f' ({reason})' if reason else ''}{what}; see: perdure jobs show {id}",
         job_id=id,
         kind=ended.error_kind,
         public_code=ended.error_code,

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.app.dead_letters import Redrive
 from perdure.app.files.items import items_in
-from perdure.app.job_filters import dead_meant, jobs_meant, with_key
+from perdure.app.job_filters import check_chosen, dead_meant, jobs_meant, with_key
 from perdure.app.session.session import Session
 from perdure.engine.batch.item_jobs import Unreadable
 from perdure.engine.gates.upstreams import rate_per_s
@@ -36,7 +36,8 @@ class Jobs:
     Each deed is a bulk operation: written down with who and why, gone through step by step here or by workers, watched and
     stopped by the answer. Filters: ``pipeline``, ``stage``, ``queue``, ``category``, ``run`` (its id, number or name),
     ``owner``, ``kind``, ``code``, ``text``, ``older_than`` and ``newer_than`` (such as "2h": since the job was enqueued,
-    of a dead letter since it failed); of open jobs ``state``, of dead letters ``fingerprint``, ``key``, ``reason_failed``, ``discarded``.
+    of a dead letter since it failed); of jobs ``label`` and ``state``, which may be ``retrying``,
+    ``scheduled`` or ``held``, too; of dead letters ``fingerprint``, ``key``, ``reason_failed``, ``discarded``.
     """
 
     def __init__(self, session: Session) -> None:
@@ -60,16 +61,29 @@ class Jobs:
         """How many jobs are meant, counted up to a bound: by the filter, or by "cancel" or "run now" with it."""
         return self._session.opened.reader.preview(self._of(verb, chosen), count_max=count_max)
 
-    def cancel(self, *, reason: str = "", by: str = "app", **chosen: Any) -> Redrive:
-        """Cancel queued and processing jobs; what is enqueued later is not meant."""
+    def cancel(
+        self, *, every: bool = False, reason: str = "", by: str = "app", **chosen: Any
+    ) -> Redrive:
+        """Cancel queued and processing jobs; what is enqueued later is not meant. Without a filter say ``every=True``."""
+        check_chosen(chosen, "every open job", every=every)
         return self._begin(
             BulkVerb.CANCEL, jobs_meant(self._session, chosen), BulkSettings(), Deed(by, reason)
         )
 
     def run_now(
-        self, *, rate: str | float | None = None, reason: str = "", by: str = "app", **chosen: Any
+        self,
+        *,
+        every: bool = False,
+        rate: str | float | None = None,
+        reason: str = "",
+        by: str = "app",
+        **chosen: Any,
     ) -> Redrive:
-        """Let jobs that wait, for their time or after a failure, be due now; with a ``rate``, so many at a time."""
+        """Let jobs that wait, for their time or after a failure, be due now; with a ``rate``, so many at a time.
+
+        Without a filter say ``every=True``.
+        """
+        check_chosen(chosen, "every job that waits", every=every)
         settings = BulkSettings(rate_per_s=rate_per_s("rate", rate))
         return self._begin(
             BulkVerb.RUN_NOW, jobs_meant(self._session, chosen), settings, Deed(by, reason)

@@ -14,6 +14,7 @@ class JobFilter(Struct, frozen=True):
     ``discarded`` False leaves out the dead letters that somebody has discarded, True leaves out all others.
     ``waiting`` True means the queued jobs whose time has not come, False all others.
     ``retrying`` True means the queued jobs that have failed before, False all others.
+    ``held`` True means the queued jobs behind a gate that lets nothing pass, False all others.
     ``key`` is found by an index where an owner is named as well, "" for none; otherwise it is only compared.
     """
 
@@ -37,6 +38,8 @@ class JobFilter(Struct, frozen=True):
     discarded: bool | None = None
     waiting: bool | None = None
     retrying: bool | None = None
+    held: bool | None = None
+    label: str | None = None
 
 
 EVERY_JOB = JobFilter()

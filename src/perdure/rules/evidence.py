@@ -41,7 +41,7 @@ from perdure.rules.foreign_code import (
     text_of,
     try_or_none,
 )
-from perdure.rules.model_answers import finish_codes, usage_of
+from perdure.rules.model_answers import finish_codes, unread_codes, usage_of
 from perdure.rules.redact import cut, one_line, redact_line, safe_line
 
 __all__ = ["evidence_of", "links_of", "one_line"]
@@ -149,7 +149,8 @@ def _unusable(error: AnswerError) -> Evidence:
     """Evidence of an answer that a stage could not use, and raised."""
     inner = evidence_of(error.answer)
     message = inner.message or _message(error, NOTHING)
-    return replace(inner, names=_names(error) + inner.names[:1], message=message)
+    codes = inner.codes or unread_codes(error.answer)
+    return replace(inner, names=_names(error) + inner.names[:1], message=message, codes=codes)
 
 
 def _evidence_of_answer(thing: object) -> Evidence:

@@ -50,6 +50,11 @@ def finish_codes(answer: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(FINISH + reason for reason in _reasons(answer)))
 
 
+def unread_codes(answer: object) -> tuple[str, ...]:
+    """That a text stands in the place of an answer: a page, say, that an SDK has handed on unread."""
+    return (FINISH + "malformed_model_output",) if issubclass(type(answer), str | bytes) else ()
+
+
 def usage_of(answer: object) -> tuple[tuple[str, int], ...]:
     """The tokens that were paid for."""
     if answer is None:

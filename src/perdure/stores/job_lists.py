@@ -122,11 +122,17 @@ _CONDITIONS = {
     "run": ":run IN ({job}.run, {job}.redrive_run)",  # so written, no index is tempted
     "queue": "(SELECT l.queue FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :queue",
     "category": "(SELECT l.category FROM perdure_lanes AS l WHERE l.no = {job}.lane) = :category",
+    "label": "{job}.label = :label",
     "enqueued_from": "{job}.enqueued_at >= :enqueued_from",
     "enqueued_until": "{job}.enqueued_at < :enqueued_until",
     "finished_from": "{job}.finished_at >= :finished_from",
     "finished_until": "{job}.finished_at < :finished_until",
 }
+_HELD = """j.state = 'queued' AND EXISTS (
+    SELECT 1 FROM perdure_lanes AS l JOIN perdure_gates AS g ON g.name = l.upstream
+    LEFT JOIN perdure_gates AS k ON k.name = g.parent
+    WHERE l.no = j.lane AND (g.state <> 'flowing' OR k.state <> 'flowing')
+)"""
 _INDEXED = ("pipeline", "stage", "reason", "kind", "fingerprint")  # in the indexes of failed jobs
 
 
@@ -304,6 +310,8 @@ class Choice:
         if self.chosen.retrying is not None:
             failed_before = "j.state = 'queued' AND j.error_kind IS NOT NULL"
             conditions.append(f"{'' if self.chosen.retrying else 'NOT '}({failed_before})")
+        if self.chosen.held is not None:
+            conditions.append(f"{'' if self.chosen.held else 'NOT '}({_HELD})")
         if self.chosen.text is not None:
             conditions.append("(j.error_message IS NOT NULL OR j.error_detail IS NOT NULL)")
         joined = "".join(f"\nAND {one}" for one in conditions)
@@ -386,6 +394,7 @@ def _values(chosen: JobFilter) -> dict[str, object]:
         "code": chosen.code,
         "fingerprint": chosen.fingerprint,
         "key": chosen.key,
+        "label": chosen.label,
     }
     moments = {
         "enqueued_from": chosen.enqueued_from,

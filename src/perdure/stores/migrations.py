@@ -6,7 +6,7 @@ order and all in one transaction under a lock, and code that is too old for a sc
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -76,13 +76,20 @@ def check_fits(url: str, applied: Applied, known: Iterable[Migration]) -> None:
             )
 
 
-def check_current(url: str, applied: Applied, known: Iterable[Migration]) -> None:
-    """As `check_fits`, and refuse a schema that waits for an upgrade."""
+def check_current(
+    url: str,
+    applied: Applied,
+    known: Iterable[Migration],
+    *,
+    owner: Callable[[], str | None] = lambda: None,
+) -> None:
+    """As `check_fits`, and refuse a schema that waits for an upgrade; ``owner`` tells whose the tables of a server are."""
     steps = tuple(known)
     check_fits(url, applied, steps)
     version, needed = max(applied, default=0), steps[-1].number
     if version < needed:
-        whose = "URL, that of the role that owns its tables" if "***" in url else url
+        role = owner()
+        whose = url if role is None else f"URL, with the URL of {role!r}, who owns its tables"
         raise SchemaMismatch(
             f"the schema of {url} is at {version}, this version of Perdure needs {needed}; "
             f"run: perdure db upgrade --store {whose}"

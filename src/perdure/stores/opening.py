@@ -172,9 +172,9 @@ def _make_ready(schema: _CheckedSchema, url: str, *, create: bool) -> None:
 
 def _check_present(schema: Schema, url: str) -> None:
     if not schema.status().present:
+        whose = "" if url.startswith("sqlite") else ", as the role that is to own its tables,"
         raise StoreUnavailable(
-            f"{url!r} holds no schema of Perdure; check --store or PERDURE_STORE, or run: "
-            "perdure db upgrade"
+            f"{url!r} holds no schema of Perdure; check --store or PERDURE_STORE, or{whose} run: perdure db upgrade"
         )
 
 

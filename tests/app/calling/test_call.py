@@ -268,7 +268,7 @@ def test_a_snooze_is_handed_over(app):
 def test_a_failure_is_raised_with_the_public_message_and_kept_as_a_dead_letter(app):
     stage = Faults(StageError("invalid_request", "secret detail"))
     with pytest.raises(
-        JobFailed, match=r"failed \(fatal, invalid_request\): The upstream says"
+        JobFailed, match=r"with INVALID_REQUEST \(fatal, invalid_request\): The upstream says"
     ) as caught:
         asyncio.run(piped(app, stage).call_async(1))
     assert "secret" not in str(caught.value)
@@ -276,7 +276,8 @@ def test_a_failure_is_raised_with_the_public_message_and_kept_as_a_dead_letter(a
     assert (job.state, job.error_kind) == (State.FAILED, "invalid_request")
     told = job.error_message.rstrip(".")
     assert str(caught.value) == (
-        f"job {job.id} failed (fatal, invalid_request): {told}; see: perdure jobs show {job.id}"
+        f"job {job.id} failed with INVALID_REQUEST (fatal, invalid_request): {told}; "
+        f"see: perdure jobs show {job.id}"
     )
     clean(app)
 
@@ -290,6 +291,10 @@ def test_a_failure_has_what_an_endpoint_tells_its_users_from_a_call_and_from_a_j
         error = caught.value
         assert (error.job_id, error.kind) == (only_job(app).id, "invalid_request")
         assert (error.public_code, error.public_message) == ("no_total", "The bill has no total.")
+        assert str(error) == (
+            f"job {error.job_id} failed with no_total (fatal, invalid_request): The bill has no total; "
+            f"see: perdure jobs show {error.job_id}"
+        )
     with pytest.raises(JobFailed) as caught:
         pipe.call(1, key="k")  # the key belongs to that job
     assert (error.kind, error.public_code) == (caught.value.kind, caught.value.public_code)

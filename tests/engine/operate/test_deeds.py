@@ -119,7 +119,7 @@ def test_a_hint_that_was_not_waited_for_is_no_order(place, worker):
     [
         (lambda place, worker: place.put().id, "it is due already$"),
         (lambda place, worker: place.see(dead(place, worker)[0]).id,
-         "it is failed; give it a new life instead"),
+         "it is failed; retry it instead"),
         (lambda place, worker: place.dead_letter(worker, end=success).id,
          "it is succeeded; enqueue its item again$"),
         (lambda place, worker: place.dead_letter(worker, end=success, key="k").id,

@@ -55,7 +55,10 @@ def test_a_moment_makes_a_job_when_it_comes_and_not_before(either):
     notes = Notes()
     worker = either.hire()
     sweeper = upkeep(
-        either, worker, notes=notes, schedules=[schedule(either, item={"n": 7}, owner="ann")]
+        either,
+        worker,
+        notes=notes,
+        schedules=[schedule(either, item={"n": 7}, owner="ann", priority=3)],
     )
     assert sweeper.once() == 0
     either.clock.push(PERIOD_S - 0.000001)
@@ -65,7 +68,7 @@ def test_a_moment_makes_a_job_when_it_comes_and_not_before(either):
     assert sweeper.once() == 0
     (job,) = either.reader.jobs()
     assert (job.payload_json, job.owner, job.pipeline, job.stage) == ('{"n":7}', "ann", "p", "one")
-    assert job.key == "p at 2030-01-01T00:15:00+00:00"
+    assert (job.key, job.priority) == ("p at 2030-01-01T00:15:00+00:00", 3)
     assert either.take(worker)[0].id == job.id
     (row,) = either.reader.schedules()
     assert (row.next_at, row.ticks) == (later(either, PERIOD_S), 1)
@@ -338,5 +341,8 @@ def test_bad_declarations_are_refused(place):
         schedule(place, owner=" x")
     with pytest.raises(ConfigError, match="no interval"):
         schedule(place, "often")
+    for priority in ("high", True, 1_000_001):
+        with pytest.raises(ConfigError, match=r"priority is .*; it must be a whole number"):
+            schedule(place, priority=priority)
     with pytest.raises(PayloadRefused, match="the item"):
         schedule(place, item=object())

@@ -32,6 +32,8 @@ def is_meant(tables: Tables, job: JobRow, chosen: JobFilter) -> bool:
         and chosen.discarded in (None, job.discarded_at is not None)
         and chosen.waiting in (None, job.ready is False)
         and chosen.retrying in (None, job.state is State.QUEUED and job.error_kind is not None)
+        and chosen.held in (None, job.state is State.QUEUED and tables.is_held(job.lane))
+        and chosen.label in (None, job.label)
     )
 
 

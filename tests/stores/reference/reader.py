@@ -199,10 +199,7 @@ class ModelReader(Reports):
     def held_lanes(self, lanes: Collection[int]) -> frozenset[int]:
         """Those that are closed by a gate."""
         with self._tables.read():
-            known = [no for no in lanes if no in self._tables.lanes]
-            by = {no: self._tables.closed_by(self._tables.lanes[no]) for no in known}
-        gates = ("upstream ", "credential ")
-        return frozenset(no for no, why in by.items() if any(one.startswith(gates) for one in why))
+            return frozenset(no for no in lanes if self._tables.is_held(no))
 
     def attempts(self, job_no: int) -> list[AttemptView]:
         """The attempts of one job, oldest first."""

@@ -275,6 +275,11 @@ class Tables:
             found.append(f"credential {parent.name} is {parent.state.value}")
         return found
 
+    def is_held(self, lane: int) -> bool:
+        """Whether a gate closes the lane of this number."""
+        closed = self.closed_by(self.lanes[lane]) if lane in self.lanes else []
+        return any(one.startswith(("upstream ", "credential ")) for one in closed)
+
     def is_open(self, lane: int) -> bool:
         """Whether nothing closes the lane of this number."""
         return lane not in self.lanes or not self.closed_by(self.lanes[lane])

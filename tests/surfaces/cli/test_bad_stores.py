@@ -241,7 +241,10 @@ def test_a_role_without_rights_is_told_whom_to_ask(desk, visitor, database):
 
 def test_a_role_that_may_not_make_tables_is_told_to_have_them_made(desk, visitor):
     done = desk.run(visitor, "upgrade")
-    all_refused(done, 18, "may not make tables", "have their owner run: perdure db upgrade")
+    role = visitor.partition("//")[2].partition(":")[0]
+    all_refused(
+        done, 18, f"the role '{role}' may not make tables", "with the URL of a role that may"
+    )
     assert not [one for one in done.values() if password_of(visitor) in one.stderr]
 
 

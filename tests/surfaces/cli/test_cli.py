@@ -374,15 +374,22 @@ def test_many_items_are_told_in_one_line(shell):
 
 def test_a_bad_line_is_named_and_keeps_everything_out(shell):
     said = shell.enqueue("0", "--from", "-", stdin=b'{"n":1}\n{"n":\n{"n":3}\n')
-    complains(said, 2, "line 2 of standard input is not JSON", "nothing was enqueued")
+    complains(said, 2, "standard input line 2 is no JSON value", "; nothing was enqueued")
     complains(shell("jobs", "list"), 11, "does not exist")
+
+
+def test_a_line_that_is_not_utf_8_has_one_remedy(shell):
+    said = shell.enqueue("--from", "-", stdin='"Käse"\n'.encode("latin-1"))
+    complains(
+        said, 2, "standard input line 1 is not UTF-8; ", "iconv -f ENCODING -t UTF-8; nothing"
+    )
+    assert "mend it" not in said.err
 
 
 def test_a_bad_line_after_many_good_ones_keeps_everything_out(shell):
     lines = b'{"n":1}\n' * 10_500 + b"{\n"
-    complains(
-        shell.enqueue("--from", "-", stdin=lines), 2, "line 10501 of standard input is not JSON"
-    )
+    said = shell.enqueue("--from", "-", stdin=lines)
+    complains(said, 2, "standard input line 10501 is no JSON value")
     complains(shell("audit"), 11, "does not exist")
 
 

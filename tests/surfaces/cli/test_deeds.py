@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -66,6 +67,27 @@ def test_what_is_due_and_stays_where_it_is_is_told_with_the_command_that_release
     assert "it stays queued" not in fresh("jobs", "show", id)
 
 
+def test_a_job_that_failed_and_stands_in_a_closed_lane_is_told_no_time(fresh):
+    (id,) = put(fresh, 1)
+    fresh("queues", "pause", "default", "--reason", "lunch")
+    shown = fresh("jobs", "show", id)
+    assert "  waits for stage one\n" in shown
+    with sqlite3.connect(fresh.url.removeprefix("sqlite:///")) as file:
+        file.execute("UPDATE perdure_jobs SET error_kind = 'auth', ready = 0")
+    shown = fresh("jobs", "show", id)
+    assert "  waits for stage one\n" in shown
+    assert "stays queued, due or not, whatever an attempt says of its next try: queue" in shown
+    assert "(to release it: perdure queues resume default" in shown
+
+
+def test_a_number_that_is_another_jobs_key_is_told(fresh):
+    first, second = put(fresh, 1) + put(fresh, 2, key="1")
+    shown = fresh("jobs", "show", "1")
+    assert shown.startswith(f"job {first} (number 1)")
+    assert f"the number 1; the one with the key 1: perdure jobs show {second}" in shown
+    assert "with the key" not in fresh("jobs", "show", "2")
+
+
 def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monkeypatch):
     id = office.json("dead", "list")[0]["id"]
     file = tmp_path / "item.json"
@@ -86,7 +108,28 @@ def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monk
     assert "  in all: cost $0.2500; tokens 10 in, 2 out\n" in lines
     file.write_text("{")
     words = ("jobs", "retry", id, "--payload", str(file), "--app", app)
-    assert "is no JSON value" in office.error(*words)
+    assert f"--payload: the file {file} is no JSON value" in office.error(*words)
+
+
+def test_a_corrected_item_is_typed_read_from_a_file_or_from_standard_input(
+    office, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = module_in(tmp_path, office.url, "rows_of_items")
+    (tmp_path / "item.json").write_text('{"n": 100}')
+    ids = [one["id"] for one in office.json("dead", "list")][:3]
+    office("jobs", "retry", ids[0], "--payload", '{"n": 100}', "--app", app)
+    office("jobs", "retry", ids[1], "--payload", "@item.json", "--app", app)
+    office("jobs", "retry", ids[2], "--payload", "-", "--app", app, stdin='{"n": 100}')
+    assert [office.json("jobs", "show", id)["payload"] for id in ids] == [{"n": 100}] * 3
+    words = ("jobs", "retry", ids[0], "--app", app, "--payload")
+    assert "'itm.json', which is no file here either, is no JSON" in office.error(
+        *words, "itm.json"
+    )
+    assert "'{\"n\": 1'" in office.error(*words, '{"n": 1')
+    assert "none.json cannot be read (No such file" in office.error(*words, "@none.json")
+    assert "standard input is no JSON value" in office.error(*words, "-", stdin="{")
 
 
 @pytest.mark.parametrize(("words", "state"), [([], "failed"), (["--if-failed", "retry"], "queued")])

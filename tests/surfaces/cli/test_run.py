@@ -195,6 +195,10 @@ def test_a_new_run_whose_first_item_is_refused_is_not_made(story):
     assert done.returncode == 2
     assert done.stderr.startswith("perdure: item 1 of the run: items.jsonl line 1 is no JSON value")
     assert done.stderr.endswith("; mend it, or pass --skip-bad\n")
+    (story.folder / "items.jsonl").write_bytes('"Käse"\n'.encode("latin-1"))
+    done = run(story, "--no-work", "--new")
+    assert done.returncode == 2
+    assert done.stderr.endswith("; convert it: iconv -f ENCODING -t UTF-8\n")
     write_items(story, [{"n": 1}])
     assert run(story, "--new", "--key", "n").returncode == 0
     listed = story.perdure("runs", "list", "--json")
@@ -757,6 +761,23 @@ def named(story: Story, name: str) -> bool:
 
 
 @pytest.mark.story
+def test_cells_that_do_not_fit_a_typed_stage_are_told_to_be_text(story):
+    text = "class Row:\n    n: int\n\napp = App()\n\n@app.stage\ndef one(item: Row):\n    return item.n\n\np = app.pipeline('p', one)\n"
+    head = "import dataclasses\nfrom perdure import App\n\n@dataclasses.dataclass\n"
+    (story.folder / "typed.py").write_text(head + text)
+    (story.folder / "rows.csv").write_text("n\n1\n2\n")
+    words = ("run", "typed:p", "rows.csv", "--no-work")
+    done = story.perdure(*words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "the cells of a .csv or .tsv are text: annotate the field as str" in done.stderr
+    assert "--skip-bad" not in done.stderr.partition(" items are in")[0]
+    skipped = story.perdure(*words, "--skip-bad", "--new")
+    assert skipped.returncode == 2, skipped.stdout + skipped.stderr
+    assert "there are no items in rows.csv, but those that were left out" in skipped.stdout
+    assert "left out, because they could not be read: 2" in skipped.stdout
+
+
+@pytest.mark.story
 def test_a_bad_line_ends_the_feeding_with_its_place_and_a_way_on(story):
     (story.folder / "items.jsonl").write_text('{"n": 0}\n{"n": 1}\n{oops\n{"n": 3}\n')
     done = run(story)
@@ -941,6 +962,7 @@ REFUSED = [
     (["refusing:app:none", "items.jsonl"], "no pipeline 'none'; it has: other, p"),
     (["refusing:p", "none.jsonl"], "none.jsonl: there is no such file"),
     (["refusing:p", "folder.jsonl"], "is a folder"),
+    (["refusing:p", "."], ". is a folder; name a file of items"),
     (["refusing:p", "refusing.py"], "the ending '.py' is of neither; name it .jsonl, .csv or .tsv"),
     (
         ["refusing:p", "items.json"],

@@ -33,5 +33,5 @@ def test_what_is_wrong_with_a_token_is_named(office: Office):
     assert office.error(*asked, "--scope", "read").endswith("this one has no owner; name one")
     said = office.error(*asked, "--owner", "ann", "--scope", "read", "--expires", "soon")
     assert said == "--expires is 'soon'; write how long it is good, as in 12h or 30d"
-    assert office.error("token", "revoke", "nope") == "no token 'nope'"
+    assert office.error("token", "revoke", "nope") == "no token 'nope'; see: perdure token list"
     assert office("token", "list").startswith("no tokens; make one: perdure token create")

@@ -55,6 +55,8 @@ ASKED: dict[str, Callable[[Reader], Any]] = {
         ("list_jobs", {"limit": 500}),
         ("list_jobs", {"state": "failed"}),
         ("list_jobs", {"state": "retrying"}),
+        ("list_jobs", {"state": "held"}),
+        ("list_jobs", {"label": "none"}),
         ("list_jobs", {"pipeline": "p"}),
         ("list_jobs", {"pipeline": "nowhere"}),
         ("list_jobs", {"key": "k"}),

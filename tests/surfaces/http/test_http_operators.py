@@ -113,5 +113,7 @@ def test_a_job_behind_a_gate_that_lets_nothing_pass_is_held(app, client):
     control = app._session.opened.control
     control.change_gate(GateChange("model", 0, GateState.HELD, None), Deed("t", ""))
     assert views() == ["held", "scheduled"]
+    held = ann.get("/api/jobs?state=held").json()["jobs"]
+    assert [one["view"] for one in held] == ["held", "scheduled"]
     control.change_gate(GateChange("model", 1, GateState.FLOWING, None), Deed("t", ""))
     assert views() == ["queued", "scheduled"]

@@ -37,11 +37,11 @@ def items_of(source: Any, form: str | None = None) -> Iterable[Any]:
 
 def items_in(path: Path, form: str | None = None) -> Iterator[Any]:
     """The items of a file: a JSON value a line, or a CSV row as an object. A line that cannot be read says so."""
+    if path.is_dir():
+        raise CallerError(f"{path} is a folder; name a file of items")
     known = form or _FORMS.get(path.suffix.lower())
     if known not in FORMS:
         raise CallerError(f"{path}: {_unknown_form(path.suffix.lower())}")
-    if path.is_dir():
-        raise CallerError(f"{path} is a folder; name a file of items")
     if not path.exists():
         raise CallerError(
             f"{path}: there is no such file; check the name, and the folder that you are in"
@@ -69,6 +69,14 @@ def items_from(file: BinaryIO, name: str, form: str) -> Iterator[Any]:
         if form == "jsonl"
         else _rows(file, name, "\t" if form == "tsv" else ",")
     )
+
+
+def json_values(file: BinaryIO, name: str) -> Iterator[Any]:
+    """The values of JSON lines; one that cannot be read is an error."""
+    for read in _json_lines(file, name):
+        if isinstance(read, Unreadable):
+            raise CallerError(read.why)
+        yield read.item
 
 
 def _refuse_archive(path: Path) -> None:

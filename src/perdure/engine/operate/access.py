@@ -64,7 +64,7 @@ def revoke_token(reader: Reader, control: Control, id: str, deed: Deed) -> None:
     """Let a token open nothing any more, in every process, from now on."""
     known = reader.access_token(id)
     if known is None:
-        raise UnknownName(f"no token {id!r}")
+        raise UnknownName(f"no token {id!r}; see: perdure token list")
     if not control.revoke_access_token(id, clean_deed(deed)):
         raise CallerError(f"token {id} was revoked before")
 

@@ -55,6 +55,17 @@ def _unknown(pipeline: str) -> UnknownName:
     )
 
 
+def enqueue_anew(job: JobView) -> str:
+    """What to do about a job that has ended well or was cancelled, so that its item is worked on again."""
+    return "enqueue its item again" + ("" if job.key is None else ", under another key")
+
+
+def _instead_of_retry(job: JobView) -> str:
+    if job.state in (State.SUCCEEDED, State.CANCELLED):
+        return f"; to have it done once more, {enqueue_anew(job)}"
+    return "" if job.ready or job.state is State.PROCESSING else "; to let it be due, run it now"
+
+
 @dataclass(slots=True)
 class Revivals:
     """New lives for failed jobs of the pipelines that this process knows."""
@@ -70,7 +81,7 @@ class Revivals:
         """The new life of a job, perhaps with another payload; says why there can be none."""
         if job.state is not State.FAILED:
             raise NotRetriable(
-                f"job {job.id} is {job.state.value}; only a failed job can be retried"
+                f"job {job.id} is {job.state.value}; only a failed job can be retried{_instead_of_retry(job)}"
             )
         laid = self.catalogue.pipeline(job.pipeline)
         if payload_json is None:

@@ -15,7 +15,7 @@ import msgspec
 from perdure.engine.observe import Observers
 from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.operate.eligible import Check, why_not
-from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals
+from perdure.engine.operate.revival import FAILED_STAGE, Restart, Revivals, enqueue_anew
 from perdure.engine.record import Ending, cancel_record, record_of
 from perdure.engine.stages import Catalogue, LaidPipeline, Stage
 from perdure.model.decisions import CancelJob, Why
@@ -205,8 +205,7 @@ def not_now(job: JobView, reader: Reader) -> str | None:
     if job.state is State.PROCESSING:
         return f"it is running stage {job.stage!r}"
     if job.state is not State.QUEUED:
-        anew = "enqueue its item again" + ("" if job.key is None else ", under another key")
-        instead = "give it a new life instead" if job.state is State.FAILED else anew
+        instead = "retry it instead" if job.state is State.FAILED else enqueue_anew(job)
         return f"it is {job.state.value}; {instead}"
     if job.ready:
         closed = why_closed(reader, job.lane)

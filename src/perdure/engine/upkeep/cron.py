@@ -16,7 +16,7 @@ are put back by half an hour, it passes moments over.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -229,10 +229,24 @@ def _cron(spec: str, timezone: str) -> Cron:
         first = rhythm.after(_LONG_AGO)
     except CronSimError as error:
         said = str(error).lower()
+        if "day" in said and _is_cron([*fields[:3], "*", fields[4]]):
+            raise ConfigError(
+                f"schedule {spec!r} never falls due: no month {fields[3]} has a day {fields[2]}; check its day and month"
+            ) from None
         raise ConfigError(f"schedule {spec!r} is no cron expression ({said}); {_ADVICE}") from None
     if first == NEVER:
         raise ConfigError(f"schedule {spec!r} never falls due; check its day, month and weekday")
     return rhythm
+
+
+def _is_cron(fields: Sequence[str]) -> bool:
+    from cronsim import CronSim, CronSimError
+
+    try:
+        CronSim(" ".join(fields), _LONG_AGO)
+    except CronSimError:
+        return False
+    return True
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.engine.enqueue import admit_item
+from perdure.engine.enqueue import PRIORITY_MAX, admit_item
 from perdure.engine.idempotency import key_from_moment
 from perdure.engine.ids import Ids
 from perdure.engine.observe import Observers
@@ -31,6 +31,7 @@ from perdure.model.jobs import NewJob
 from perdure.model.limits import TICKS_BATCH_MAX
 from perdure.model.operations import NewSchedule, ScheduleView, Tick
 from perdure.ports import Control, Reader
+from perdure.rules.field_checks import whole_number
 
 
 class Schedule(Struct, frozen=True):
@@ -41,6 +42,7 @@ class Schedule(Struct, frozen=True):
     rhythm: Rhythm
     payload_json: str
     owner: str = ""
+    priority: int = 0
 
 
 def declare(
@@ -51,14 +53,17 @@ def declare(
     name: str | None = None,
     owner: str = "",
     timezone: str | None = None,
+    priority: int = 0,
 ) -> Schedule:
     """A schedule as a person declares it, checked; named after its pipeline unless told otherwise."""
     own_name = laid.name if name is None else name
     check_name("schedule", own_name)
     if owner != "":
         check_name("owner", owner)
+    whole_number("priority", priority, -PRIORITY_MAX, PRIORITY_MAX)
     rhythm = rhythm_of(spec, timezone=timezone)
-    return Schedule(own_name, laid.name, rhythm, admit_item(item, laid.stages[0]), owner)
+    payload_json = admit_item(item, laid.stages[0])
+    return Schedule(own_name, laid.name, rhythm, payload_json, owner, priority)
 
 
 class Declaring:
@@ -137,6 +142,7 @@ class Ticking:
             stage=first.name,
             payload_json=row.payload_json,
             owner=self._declared[row.name].owner,
+            priority=self._declared[row.name].priority,
             key=key_from_moment(row.name, moment),
             policies_s=laid.deadline_s,
         )

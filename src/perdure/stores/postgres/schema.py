@@ -28,6 +28,11 @@ CREATE TABLE IF NOT EXISTS perdure_migrations (
 )
 """
 
+_NAMES = """
+SELECT CAST(current_user AS text), (
+    SELECT CAST(pg_get_userbyid(relowner) AS text) FROM pg_class WHERE oid = to_regclass('perdure_migrations')
+)
+"""
 # No right in the schema, and no schema in the search_path where the role has one.
 _MAY_NOT = (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName)
 
@@ -52,11 +57,7 @@ class PostgresSchema:
         except PerdureError as denied:
             if not isinstance(denied.__cause__, _MAY_NOT):
                 raise
-            raise StoreDenied(
-                f"{self._connection.shown_url} may not make tables ({_one_line(denied)}); have their owner "
-                "run: perdure db upgrade --store URL, with a URL of that role, and grant this one its rights: see "
-                "docs/postgres.md"
-            ) from denied
+            raise StoreDenied(self._whose_upgrade(denied)) from denied
 
     def close(self) -> None:
         """Disconnect."""
@@ -65,7 +66,24 @@ class PostgresSchema:
     def check(self) -> None:
         """Refuse a schema that this version must not touch."""
         with self._connection.autocommit() as cx:
-            check_current(self._connection.shown_url, _applied_migrations(cx), migrations(PACKAGE))
+            check_current(
+                self._connection.shown_url,
+                _applied_migrations(cx),
+                migrations(PACKAGE),
+                owner=lambda: _names(cx)[1],
+            )
+
+    def _whose_upgrade(self, denied: PerdureError) -> str:
+        """That this role may not do it, and who must."""
+        with self._connection.autocommit() as cx:
+            role, owner = _names(cx)
+        whose = "a role that may; the tables will be its own" if owner is None else repr(owner)
+        deed = "make tables" if owner is None else f"change the tables, which are {owner!r}'s"
+        return (
+            f"{self._connection.shown_url}: the role {role!r} may not {deed} ({_one_line(denied)}); run: "
+            f"perdure db upgrade --store URL, with the URL of {whose}; then grant {role!r} its rights: see "
+            "docs/postgres.md"
+        )
 
     def _apply(self, cx: Cx, now: int) -> tuple[str, ...]:
         with patient(cx):
@@ -94,6 +112,12 @@ class PostgresSchema:
 
 def _one_line(denied: PerdureError) -> str:
     return " ".join(str(denied.__cause__).split())
+
+
+def _names(cx: Cx) -> tuple[str, str | None]:
+    """Who is connected, and who owns the tables."""
+    ((role, owner),) = cx.execute(_NAMES).fetchall()
+    return role, owner
 
 
 def _applied_migrations(cx: Cx) -> dict[int, tuple[str, int]]:

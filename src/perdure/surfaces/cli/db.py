@@ -28,7 +28,9 @@ def status(store: str | None, as_json: bool) -> None:
         owner = "" if found.url.startswith("sqlite") else "as the role that is to own its tables, "
         click.echo(f"{found.url}: no schema yet; {owner}run: {command('perdure db upgrade')}")
         return
-    state = "up to date" if not found.pending else f"pending: {', '.join(found.pending)}"
+    owner = "" if found.url.startswith("sqlite") else "as the role that owns its tables, "
+    upgrade = f"{owner}run: {command('perdure db upgrade')}"
+    state = f"pending: {', '.join(found.pending)}; {upgrade}" if found.pending else "up to date"
     if found.version > found.known_version:
         state = "newer than this version of Perdure knows"
     click.echo(f"{found.url}: schema {found.version} of {found.known_version}, {state}")

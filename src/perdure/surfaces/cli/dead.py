@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from perdure.app.dead_letters import DeadLetters, letter_line
-from perdure.app.job_filters import job_named
+from perdure.app.job_filters import job_named, others_with_key
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.views import CaptureView, DeadGroup, JobView
 from perdure.surfaces.cli.filters import filter_options, in_words
-from perdure.surfaces.cli.jobs import deeds_of, shown_at, story, ways_on
+from perdure.surfaces.cli.jobs import by_key, deeds_of, shown_at, story, ways_on
 from perdure.surfaces.cli.options import (
     command,
     echo_json,
@@ -121,6 +121,7 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
     with session_at(store, app) as session:
         meant = job_named(session.opened.reader, job_id)
         job, attempts = DeadLetters(session).get_letter(meant.id)
+        alike = others_with_key(session.opened.reader, job_id, job)
         captures, deeds = session.opened.reader.captures(job.no), deeds_of(session, job)
         plain = all_of_job(session, job) if as_json else {}
     if as_json:
@@ -134,7 +135,7 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         )
         return
     told = story(job, attempts, deeds, item_chars_max=_ITEM_CHARS_MAX)
-    for line in [*told, *_rest(job, captures)]:
+    for line in [*told, *_rest(job, captures), *by_key(job, job_id, alike)]:
         click.echo(line)
 
 

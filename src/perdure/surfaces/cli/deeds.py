@@ -3,17 +3,18 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any
 
 import click
 
 from perdure.app.dead_letters import Redrive
+from perdure.app.job_filters import OPEN_STATES, WAITING_STATES
 from perdure.app.jobs import Jobs
 from perdure.app.session.session import Session
 from perdure.app.surface.store_session import job_of, session_at
 from perdure.model.errors import CallerError
 from perdure.model.operations import BulkStatus
-from perdure.model.states import State
 from perdure.surfaces.cli.bulk_panel import outcome, preview_lines, summary_lines, watch
 from perdure.surfaces.cli.filters import filter_options, in_words, open_filtered
 from perdure.surfaces.cli.jobs import behind, jobs
@@ -29,9 +30,10 @@ from perdure.surfaces.cli.options import (
     yes_option,
 )
 from perdure.surfaces.cli.redrive import warn_if_nobody_works
-from perdure.surfaces.cli.tables import so_many
+from perdure.surfaces.cli.tables import shorten, so_many
 from perdure.surfaces.views import all_of_bulk, all_of_job
 
+_JSON = ("{", "[", '"')  # what begins so is an item, and no name of a file
 _APP_HELP = "module:variable of the app, which knows the stages."
 
 
@@ -57,8 +59,8 @@ def _deed(command: Command) -> Command:
 @open_filtered
 @click.option(
     "--state",
-    type=click.Choice([State.QUEUED.value, State.PROCESSING.value]),
-    help="Only jobs in this state.",
+    type=click.Choice(OPEN_STATES),
+    help="Only jobs in this state; those that are retrying, scheduled or held are queued, too.",
 )
 def cancel(job_id: str | None, **options: Any) -> None:
     """Cancel one open job, by id or number, or all that a filter means; shows first how many.
@@ -73,12 +75,17 @@ def cancel(job_id: str | None, **options: Any) -> None:
             asked.tell_one(session, one.id, f"{asked.becomes} cancelled")
             return
         if asked.sure_of(Jobs(session).count("cancel", **asked.chosen), "Cancel", "open"):
-            asked.tell(session, Jobs(session).cancel(**asked.words, **asked.chosen))
+            asked.tell(session, Jobs(session).cancel(every=True, **asked.words, **asked.chosen))
 
 
 @click.command("run-now")
 @_deed
 @open_filtered
+@click.option(
+    "--state",
+    type=click.Choice(WAITING_STATES),
+    help="Only jobs that wait to be tried again, or for the time that was asked for.",
+)
 @click.option("--rate", metavar="RATE", help="How many may become due, as in 100/min or 5/s.")
 def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
     """Let a job that waits, by id or number, be due now, or all that a filter means; shows first how many.
@@ -94,7 +101,8 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
             asked.tell_one(session, one.id, f"{asked.becomes} due now")
             return
         if asked.sure_of(Jobs(session).count("run now", **asked.chosen), "Run now", "waiting"):
-            asked.tell(session, Jobs(session).run_now(rate=rate, **asked.words, **asked.chosen))
+            words = {**asked.words, **asked.chosen}
+            asked.tell(session, Jobs(session).run_now(every=True, rate=rate, **words))
 
 
 @click.command()
@@ -103,7 +111,9 @@ def run_now(job_id: str | None, rate: str | None, **options: Any) -> None:
 @click.option("--from-stage", metavar="STAGE", help="Go on from this stage instead; needs --app.")
 @click.option("--from-start", is_flag=True, help="Begin with the first stage; needs --app.")
 @click.option(
-    "--payload", type=click.File("rb"), help="The corrected item of JOB, as JSON; needs --app."
+    "--payload",
+    metavar="ITEM",
+    help="The corrected item of JOB: JSON, a file of it, or - for standard input; needs --app.",
 )
 @click.option(
     "--payloads",
@@ -115,7 +125,7 @@ def retry(
     job_id: str | None,
     from_stage: str | None,
     from_start: bool,
-    payload: BinaryIO | None,
+    payload: str | None,
     payloads: str | None,
     rate: str | None,
     **options: Any,
@@ -243,11 +253,32 @@ class _DeedAsked:
         sys.exit(0 if self._detach else outcome(begun))
 
 
-def _item(file: BinaryIO) -> Any:
+def _item(given: str) -> Any:
+    """A corrected item as it was typed: JSON itself, a file of it, with or without @ before its name, or - for standard input."""
+    path = Path(given.removeprefix("@"))
+    named = given.startswith("@") or (not given.lstrip().startswith(_JSON) and _is_there(path))
     try:
-        return json.loads(file.read())
+        if given == "-":
+            return json.loads(sys.stdin.buffer.read())
+        return json.loads(path.read_bytes() if named else given)
+    except OSError as error:
+        raise CallerError(f"--payload {given}: {path} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise CallerError(f"{file.name} is no JSON value ({error})") from None
+        what = "standard input" if given == "-" else f"the file {path}" if named else ""
+        what = what or f"{shorten(given, 60)!r}" + (
+            "" if given.lstrip().startswith(_JSON) else ", which is no file here either,"
+        )
+        raise CallerError(
+            f"--payload: {what} is no JSON value ({error}); give the item as JSON, as in --payload '{{\"n\": 1}}', "
+            "the name of a file of it, or - for standard input"
+        ) from None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no name that a file can have
+        return False
 
 
 for deed in (cancel, retry, run_now):

@@ -1,13 +1,13 @@
 """perdure enqueue: put items into a pipeline."""
 
-from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import click
 import msgspec
 
 from perdure.app import load_pipeline
+from perdure.app.files.items import json_values
 from perdure.model.errors import CallerError
 from perdure.surfaces.cli.options import (
     app_store_option,
@@ -98,8 +98,7 @@ def enqueue(
         alone: dict[str, Any] = {"key": key, "deadline_s": deadline_s}
         done = [pipe.enqueue(values[0], if_failed=if_failed or "keep", **alone, **given)]
     else:
-        lines = list(_lines(source)) if source else []  # all are read before the first is written
-        done = pipe.enqueue_many([*values, *lines], **given)
+        done = pipe.enqueue_many([*values, *(_lines(source) if source else ())], **given)
     if as_json:
         echo_json([{"id": one.id, "created": one.created} for one in done])
         return
@@ -111,17 +110,12 @@ def enqueue(
         click.echo(f"enqueued {len(done)} items, {done[0].id} to {done[-1].id}")
 
 
-def _lines(source: Iterable[bytes]) -> Iterator[Any]:
+def _lines(source: BinaryIO) -> list[Any]:
     name = getattr(source, "name", "<stdin>").replace("<stdin>", "standard input")
-    for number, line in enumerate(source, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
-            raise CallerError(
-                f"line {number} of {name} is not JSON ({error}); write a JSON value on each line; nothing was enqueued"
-            ) from None
+    try:
+        return list(json_values(source, name))  # all are read before the first is written
+    except CallerError as unreadable:
+        raise CallerError(f"{unreadable}; nothing was enqueued") from None
 
 
 def _moment(option: str, text: str | None) -> datetime | None:

@@ -6,14 +6,14 @@ from datetime import datetime
 import click
 import msgspec
 
-from perdure.app.job_filters import SHOWN_STATES, job_named, jobs_listed
+from perdure.app.job_filters import SHOWN_STATES, job_named, jobs_listed, others_with_key
 from perdure.app.session.session import Session
 from perdure.app.surface.store_session import session_at, why_closed
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedDeed
 from perdure.model.states import AttemptStatus, State
 from perdure.model.views import AttemptView, JobView
-from perdure.surfaces.cli.filters import in_words
+from perdure.surfaces.cli.filters import in_words, open_filtered
 from perdure.surfaces.cli.options import (
     command,
     echo_json,
@@ -43,14 +43,13 @@ def jobs() -> None:
     "states",
     multiple=True,
     type=click.Choice(SHOWN_STATES),
-    help="Only jobs in this state; may be repeated. Those that are retrying or scheduled are queued, too.",
+    help="Only jobs in this state; may be repeated. Those that are retrying, scheduled or held are queued, too.",
 )
-@click.option("--pipeline", help="Only this pipeline.")
-@click.option("--run", metavar="RUN", help="Only of this run: its id, number or name.")
+@open_filtered
 @click.option(
     "--key", help="Only with this key: of --owner, else of the run's owner, else of none."
 )
-@click.option("--owner", help="Only of this owner.")
+@click.option("--label", help="Only with this label, which a stage gave with its success.")
 @limit_option("At most so many.")
 @click.option(
     "--before", type=click.IntRange(1, _NUMBER_MAX), help="Continue below this job number."
@@ -113,6 +112,7 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
         job = job_named(reader, job_id)
         attempts, deeds = reader.attempts(job.no), deeds_of(session, job)
         payloads, closed = reader.payloads(job.no), behind(session, job)
+        alike = others_with_key(reader, job_id, job)
         aside = len(reader.captures(job.no))
         plain = all_of_job(session, job) if as_json else {}
     if as_json:
@@ -128,14 +128,14 @@ def show(job_id: str, store: str | None, app: str | None, as_json: bool) -> None
             }
         )
         return
-    for line in story(job, attempts, deeds):
+    for line in story(job, attempts, deeds, held=bool(closed)):
         click.echo(line)
     for one in payloads:
         click.echo(f"  payload until life {one.life}: {shorten(one.payload_json, _CHARS_MAX)}")
     if aside:
         listed = command("perdure captures list {}", job.id)
         click.echo(f"  raw output was put aside, {so_many(aside, 'capture')}: {listed}")
-    for line in closed + ways_on(job):
+    for line in closed + ways_on(job) + by_key(job, job_id, alike):
         click.echo(line)
 
 
@@ -150,8 +150,9 @@ def story(
     deeds: Sequence[LoggedDeed] = (),
     *,
     item_chars_max: int = _CHARS_MAX,
+    held: bool = False,
 ) -> list[str]:
-    """The history of a job in words, a line each."""
+    """The history of a job in words, a line each; one that is ``held`` goes on at no moment that could be told."""
     lines = [
         f"job {job.id} (number {job.no}) of pipeline {job.pipeline}: {job.shown_state}"
         + (f" ({job.failed_reason.value})" if job.failed_reason else "")
@@ -173,7 +174,7 @@ def story(
     if paid := spent_words(*_sums(attempts)):
         lines.append(f"  in all: {paid}")
     lines.append(f"  item {shorten(job.payload_json, item_chars_max)}")
-    return lines + _end_lines(job)
+    return lines + _end_lines(job, held=held)
 
 
 def _attempt_lines(one: AttemptView) -> list[str]:
@@ -204,11 +205,13 @@ def _sums(attempts: Sequence[AttemptView]) -> tuple[int, int, int]:
     )
 
 
-def _end_lines(job: JobView) -> list[str]:
+def _end_lines(job: JobView, *, held: bool) -> list[str]:
     """What a job waits for or does, or how it has ended."""
     lines = []
     if job.state is State.QUEUED:
-        lines.append(f"  waits for stage {job.stage}, due {shown_at(job.due_at)}")
+        is_told = not held or (not job.ready and job.error_kind is None)
+        due = f", due {shown_at(job.due_at)}" if is_told else ""
+        lines.append(f"  waits for stage {job.stage}{due}")
     if job.state is State.PROCESSING:
         lines.append(f"  runs stage {job.stage} on worker {job.worker}")
     if job.finished_at is not None:
@@ -221,7 +224,20 @@ def _end_lines(job: JobView) -> list[str]:
 def behind(session: Session, job: JobView) -> list[str]:
     """What keeps a queued job where it is, however due it may be: a gate, a paused queue or run."""
     closed = why_closed(session.opened.reader, job.lane) if job.state is State.QUEUED else None
-    return [f"  it stays queued, due or not: {with_store(closed)}"] if closed else []
+    stays = "it stays queued, due or not, whatever an attempt says of its next try"
+    return (
+        [f"  {stays if job.error_kind else 'it stays queued, due or not'}: {with_store(closed)}"]
+        if closed
+        else []
+    )
+
+
+def by_key(job: JobView, named: str, others: Sequence[str]) -> list[str]:
+    """That what named a job by its number is the key of another one, too."""
+    return [
+        f"  this is the job with the number {job.no}; the one with the key {named}: {command('perdure jobs show {}', one)}"
+        for one in others
+    ]
 
 
 def ways_on(job: JobView) -> list[str]:

@@ -160,7 +160,7 @@ def discard(
         if not is_sure(f"Discard {meant}?", yes=yes):
             click.echo("nothing was done")
             sys.exit(1)
-        bulk = letters.discard(reason=reason, by=by_whom, **chosen)
+        bulk = letters.discard(every=True, reason=reason, by=by_whom, **chosen)
     if as_json:
         echo_json({"preview": found, "bulk": all_of_bulk(bulk)})
         return

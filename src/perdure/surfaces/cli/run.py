@@ -186,7 +186,7 @@ def run(target: str, items: str, **chosen: Any) -> None:
     Ctrl-C stops feeding, lets running stages finish, writes what there is and says how to go on; a
     second Ctrl-C leaves at once. Nothing is lost either way. The exit status is 0 when the run is
     completed, 3 for a partial success, 4 when it failed, 5 when a budget aborted it, 6 when it was
-    cancelled, 130 when it was interrupted; 2 when a line or an option is wrong.
+    cancelled, 130 when it was interrupted; 2 when a line or an option is wrong, or every line was left out.
     """
     files = checked_files(items, chosen["results"], chosen["failures"])
     for_app(chosen["store"])
@@ -377,4 +377,6 @@ def exit_code(outcome: RunOutcome) -> int:
         return outcome.error.exit_code
     if outcome.interrupted:
         return INTERRUPTED
+    if outcome.fed.skipped and not outcome.run.counts.total:
+        return CallerError.exit_code  # every line was left out
     return _CODES.get(outcome.run.status, 1)

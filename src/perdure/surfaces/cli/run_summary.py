@@ -22,6 +22,10 @@ _SAME = " < the same items"
 _RETRY = "--retry-failed"
 _RETRIED = (RunStatus.COMPLETED, RunStatus.PARTIAL_SUCCESS, RunStatus.FAILED)
 _WRONG_KEY = re.compile(r"item 1 of the run: (.+ line \d+: )?it has no field ")
+_NOT_UTF_8 = re.compile(r" is not UTF-8; .* convert it: ")  # every line of such a file is bad
+_CELL = re.compile(
+    r"\.[ct]sv line \d+: .*Expected `[^`]*`, got `str`"
+)  # the next cell would say the same
 _COST = "aborted: the cost"
 _KEY_CHARS_MAX = 60
 _EXAMPLE_CHARS_MAX = 160
@@ -80,9 +84,10 @@ def error_words(error: PerdureError | None) -> str:
     """What has ended the feeding, and what to do about it."""
     if _WRONG_KEY.match(str(error)):
         return f"{error}; call it again with another --key, or with none"
-    return (
-        f"{error}; mend it, or pass --skip-bad" if isinstance(error, PayloadRefused) else f"{error}"
-    )
+    remedied = not isinstance(error, PayloadRefused) or _NOT_UTF_8.search(str(error))
+    if _CELL.search(str(error)):
+        return f"{error}; the cells of a .csv or .tsv are text: annotate the field as str, or give JSON lines"
+    return f"{error}" if remedied else f"{error}; mend it, or pass --skip-bad"
 
 
 def summary_lines(outcome: RunOutcome, files: Files, again: str) -> tuple[list[str], list[str]]:
@@ -109,6 +114,7 @@ def _summary(outcome: RunOutcome, files: Files, again: str) -> Iterator[str]:
     said = f"{counts.succeeded:,} of {counts.total:,} items succeeded, {counts.failed:,} failed"
     if counts.total == 0 and fed.whole:
         said = f"there are no items in {files.source}"
+        said += ", but those that were left out" if fed.skipped else ""
     yield (
         f"run {run.name}: {status} after {outcome.elapsed_s:.1f} s; {said}"
         + (f", {counts.cancelled:,} cancelled" if counts.cancelled else "")

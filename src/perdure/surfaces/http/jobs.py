@@ -37,7 +37,9 @@ BATCH_MAX = 1_000
 # In a query a number would pass for a moment: there msgspec takes whatever a text may mean.
 MomentText = Annotated[str, Meta(max_length=40, extra_json_schema={"format": "date-time"})]
 _WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
-Shown = Literal["queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled"]
+Shown = Literal[
+    "queued", "processing", "succeeded", "failed", "cancelled", "retrying", "scheduled", "held"
+]
 
 
 class JobAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +115,9 @@ class MadeJobs(Struct, frozen=True):
 class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs. ``cursor`` is ``next`` of the page before; ``owner`` is for those who see everybody's.
 
+    ``state`` may be a view of queued: ``retrying``, ``scheduled``, or ``held`` behind a gate that lets nothing pass. ``label`` is
+    what a stage gave with its success.
+
     With ``since`` those that have changed from that moment on, the oldest change first. What commits late bears the moment of its
     writing, so who polls asks again from some seconds before the last change that it saw.
     """
@@ -121,6 +126,7 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: Shown | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)] | None = None
     owner: str | None = None
+    label: str | None = None
     since: MomentText | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX)] = 50
     cursor: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}(@[0-9TZ:.-]{20,32})?$")] | None = None
@@ -207,7 +213,7 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     if sees is not None and query.owner not in (None, sees):
         raise Refused("forbidden", "this token sees the jobs of its own owner only")
     owner = query.owner if sees is None else sees
-    chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner}
+    chosen = {"pipeline": query.pipeline, "key": query.key, "owner": owner, "label": query.label}
     states = () if query.state is None else (query.state,)
     meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)

@@ -1,8 +1,10 @@
 """Lanes: what closes them, what that means for claims, and what opens them again."""
 
 from datetime import timedelta
+from typing import Any
 
 from perdure.model.errors import CallerError
+from perdure.model.filters import JobFilter
 from perdure.model.gates import GateChange, GateRow, GateState
 from perdure.model.jobs import ClaimOrder, Lane, Receipt
 from perdure.model.nouns import replace
@@ -65,6 +67,24 @@ class ClosedLanesContract(OnAFreshStore):
             self._gate(FLOWING, name, parent)
         self.place.control.pause(LaneScope.QUEUE, "q", DEED)
         assert held([lane, other]) == frozenset(), "a pause is no gate"
+
+    def test_jobs_behind_a_gate_that_lets_nothing_pass_are_told_from_others(self) -> None:
+        self._upstream()
+        free, mine = self.place.put(lane=self.place.lanes["two"]).id, self.place.put().id
+        later = self.place.put(run_at=self.place.reader.now() + timedelta(hours=1)).id
+        busy = self.place.put(priority=5).id
+        assert [one.id for one in self.place.take(self.place.hire(), 1)] == [busy]
+
+        def jobs(**chosen: Any) -> list[str]:
+            return [one.id for one in self.place.reader.jobs(JobFilter(**chosen))]
+
+        assert jobs(held=True) == []
+        self._gate(FLOWING, parent="key")
+        self._gate(HELD, "key")
+        assert jobs(held=True) == jobs(held=True, states=(State.QUEUED,)) == [later, mine]
+        assert jobs(held=False) == [busy, free]
+        self._gate(FLOWING, "key")
+        assert jobs(held=True) == []
 
     # -- pauses ------------------------------------------------------------------------------
 

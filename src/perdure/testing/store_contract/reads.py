@@ -118,6 +118,15 @@ class ReadsContract(OnAFreshStore):
         assert self._which(claims, retrying=True) == [7, 6, 4]
         assert self._which(claims, retrying=False) == [5, 3, 2, 1, 0]
 
+    def test_jobs_are_found_by_the_label_of_their_success(self) -> None:
+        self.place.put_many(3)
+        claims = self.place.take(self.worker, 3)
+        ends = [replace(success(one, self.worker), label="good") for one in claims[:2]]
+        self.place.settle(*ends, success(claims[2], self.worker), by=self.worker)
+        assert self._which(claims, label="good") == [1, 0]
+        assert self._which(claims, label="good", owner="ann") == []
+        assert self._which(claims, label="GOOD") == []
+
     def test_a_page_is_bounded_whatever_is_asked_for(self) -> None:
         self.place.put_many(PAGE_ROWS_MAX + 1)
         assert len(self.place.reader.jobs(limit=10**6)) == PAGE_ROWS_MAX
