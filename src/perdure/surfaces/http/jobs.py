@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -98,10 +99,11 @@ class CaptureList(Struct, frozen=True):
 
 
 class MadeJob(Struct, frozen=True):
-    """A job that is there now; ``created`` is false where its key belonged to one before."""
+    """A job that is there now; ``created`` is false where its key belonged to one before, ``same_item`` where that has another item."""
 
     id: str
     created: bool
+    same_item: bool = True
 
 
 class MadeJobs(Struct, frozen=True):
@@ -168,6 +170,8 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
             "deadline_s": body.deadline_s,
         }
         job = pipe.enqueue(body.item, **whose, **own)
+    if whose["key"] is not None and not (called is None and job.created):
+        _check_same_item(call, job, body.item)
     headers = {"location": f"/api/jobs/{job.id}"}
 
     def answer(view: JobView) -> HttpAnswer:
@@ -197,7 +201,17 @@ def create_jobs(call: HttpCall) -> HttpAnswer:
     made = pipeline_asked(call, body.pipeline).enqueue_many(
         items, owner=call.principal.owner, request_id=call.request_id
     )
-    return HttpAnswer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
+    return HttpAnswer(
+        MadeJobs(
+            [
+                MadeJob(
+                    one.id, one.created, one.created or _is_item_of(call, one.view(), given.item)
+                )
+                for one, given in zip(made, body.jobs, strict=True)
+            ]
+        ),
+        202,
+    )
 
 
 def list_jobs(call: HttpCall) -> HttpAnswer:
@@ -299,9 +313,10 @@ def retry_job(call: HttpCall) -> HttpAnswer:
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
 _GONE = ("not_found",)
 _MADE = (*_GONE, "payload_refused", "too_many_open_jobs")
+_MADE_ONE = (*_MADE, "key_reused")
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE, makes=lambda body: 1),
+    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE_ONE, makes=lambda body: 1),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=_MADE, makes=lambda body: len(body.jobs)),
     Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
@@ -320,6 +335,25 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
         return pipeline_named(call.session, name)
     except UnknownName as unknown:
         raise Refused("not_found", f"there is {unknown}") from None
+
+
+def _check_same_item(call: HttpCall, job: JobRef, item: Any) -> None:
+    """Refuse a key that names another item: whoever sends it would take that job's result for its own."""
+    if not _is_item_of(call, job.view(), item):
+        raise Refused(
+            "key_reused",
+            f"the key belongs to job {job.id}, which was made with another item; send that one, or another key",
+        )
+
+
+def _is_item_of(call: HttpCall, job: JobView, item: Any) -> bool:
+    """Whether a job was made with this item, whatever the order of its fields; a corrected one may have taken its place since."""
+    wanted = msgspec.json.encode(item, order="sorted")
+    earlier = (one.payload_json for one in call.session.opened.reader.payloads(job.no))
+    return any(
+        msgspec.json.encode(msgspec.json.decode(text), order="sorted") == wanted
+        for text in chain([job.payload_json], earlier)
+    )
 
 
 def _is_called(call: HttpCall, body: JobAsked) -> bool:
