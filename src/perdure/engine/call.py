@@ -26,7 +26,7 @@ same record is sent again with `resend`.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.record import Ending, in_place, outcome_of_refusal, record_of
 from perdure.engine.settle import Finished, Gates, judge, settle
 from perdure.engine.stages import LaidPipeline, Stage
-from perdure.model.decisions import CancelJob, Counted, Decision, HandOver, Retry, Why
+from perdure.model.decisions import CancelJob, Counted, Decision, Fail, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
 from perdure.model.jobs import (
     Busy,
@@ -176,10 +176,8 @@ class Call:
         if self._completes_itself:
             outcome = as_it_ended(outcome)
         ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
-        since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
-        now = self._claim.claimed_at + since
-        seen = _Seen(self._gates(stage))
-        decision = judge(ending, stage, chance=self._chance.random(), now=now, gates=seen)
+        seen, chance = _Seen(self._gates(stage)), self._chance.random()
+        decision = judge(ending, stage, chance=chance, now=self._now(), gates=seen)
         return self._settle(ending, self._decide_here(decision, seen.gate))
 
     def end_wait(
@@ -231,6 +229,24 @@ class Call:
         text = f"hand over to a durable job: {why_not}; otherwise: {decision.why.text}"
         why = replace(decision.why, text=text)
         return HandOver(decision.delay_s, decision.kind, why, decision.hold, hinted=decision.hinted)
+
+    def _before_deadline(self, decision: Decision) -> Decision:
+        """The decision; a job is not handed over to be found expired: no worker may be there to find it."""
+        deadline_at = self._claim.deadline_at
+        if not isinstance(decision, HandOver) or deadline_at is None:
+            return decision
+        if self._now() + timedelta(seconds=decision.delay_s) < deadline_at:
+            return decision
+        text = (
+            f"fail: the deadline passes before a worker could go on; otherwise: {decision.why.text}"
+        )
+        why = replace(decision.why, text=text, rule="deadline")
+        return Fail(FailedReason.EXPIRED, None, decision.kind or Kind.TIMEOUT, why, decision.hold)
+
+    def _now(self) -> datetime:
+        """The store's time, by our own clock since the claim."""
+        since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
+        return self._claim.claimed_at + since
 
     def _why_not_here(self, retry: Retry, gate: GateView) -> str | None:
         if gate.state != "flowing":
@@ -312,6 +328,7 @@ class Call:
     # -- trading with the store ---------------------------------------------------------------
 
     def _settle(self, ending: Ending, decision: Decision) -> Step:
+        decision = self._before_deadline(decision)
         record = record_of(ending, decision, self._laid, self._stage())
         self._pause_s = 0.0
         if isinstance(decision, Retry):
