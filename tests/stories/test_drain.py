@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -317,3 +317,35 @@ def test_a_run_whose_store_is_away_for_good_ends_when_it_is_told_to(cut_off, how
     assert run.returncode == status, log.read_text()
     assert "o on with: perdure run work:app:walk items.jsonl" in log.read_text().splitlines()[-1]
     cut_off.give_back()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_whose_words_nobody_reads_can_be_ended(story, number):
+    """Its summary is written to the end, unless it is told to stop for the third time."""
+    (story.folder / "items.jsonl").write_text('{"work": {}}\n')
+    nobody, full = os.pipe()
+    os.set_blocking(full, False)
+    with suppress(BlockingIOError):
+        while os.write(full, b"." * 65_536):
+            pass
+    os.set_blocking(full, True)
+    run = subprocess.Popen(
+        [*CLI, "run", "work:app:walk", "items.jsonl"],
+        cwd=story.folder,
+        env=story.environment(),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=full,
+    )
+    try:
+        until("its item is done", lambda: story.ledger().entries, within_s=60)
+
+        def ended() -> bool:
+            run.send_signal(number)
+            return run.poll() is not None
+
+        until("it ends", ended, within_s=60)
+        assert run.returncode != 0  # 130; more signals may come on its way out
+    finally:
+        os.close(full)
+        os.close(nobody)
