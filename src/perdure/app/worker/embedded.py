@@ -162,14 +162,14 @@ class EmbeddedWorker:
         if self._why_idle in self._session.workers_here:
             self._session.workers_here.remove(self._why_idle)
         grace_s = self._config.grace_s if orders == 1 else 0.0
+        has_waited = False
         try:
             life.drain(orders)
-            life.over.wait(grace_s + _MARGIN_S)
-        except BaseException:  # a second Ctrl-C, say: give back at once
-            life.drain(2)
-            life.over.wait(_MARGIN_S)
-            raise
+            has_waited = life.over.wait(grace_s + _MARGIN_S) or True
         finally:
+            if not has_waited:  # a second Ctrl-C, say: give back at once
+                life.drain(2)
+                life.over.wait(_MARGIN_S)
             self.left_untold = not life.over.is_set()
             if self.left_untold:  # the pump may still write, and its keeper stays with it
                 log.error(

@@ -3,7 +3,6 @@
 import re
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,7 +12,7 @@ from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.surface.moments import Moment
-from perdure.app.surface.serving import TRACEBACK, Item, begin_call, pipeline_named
+from perdure.app.surface.serving import TRACEBACK, Item, begin_call, is_item_of, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
@@ -170,8 +169,11 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
             "deadline_s": body.deadline_s,
         }
         job = pipe.enqueue(body.item, **whose, **own)
-    if whose["key"] is not None and not (called is None and job.created):
-        _check_same_item(call, job, body.item)
+    known = whose["key"] is not None and (called is not None or not job.created)
+    if known and not is_item_of(call.session, job.view(), body.item):
+        raise Refused(
+            "key_reused", f"the key belongs to job {job.id}, which was made with another item"
+        )
     headers = {"location": f"/api/jobs/{job.id}"}
 
     def answer(view: JobView) -> HttpAnswer:
@@ -201,17 +203,13 @@ def create_jobs(call: HttpCall) -> HttpAnswer:
     made = pipeline_asked(call, body.pipeline).enqueue_many(
         items, owner=call.principal.owner, request_id=call.request_id
     )
-    return HttpAnswer(
-        MadeJobs(
-            [
-                MadeJob(
-                    one.id, one.created, one.created or _is_item_of(call, one.view(), given.item)
-                )
-                for one, given in zip(made, body.jobs, strict=True)
-            ]
-        ),
-        202,
-    )
+    told = [
+        MadeJob(
+            one.id, one.created, one.created or is_item_of(call.session, one.view(), given.item)
+        )
+        for one, given in zip(made, body.jobs, strict=True)
+    ]
+    return HttpAnswer(MadeJobs(told), 202)
 
 
 def list_jobs(call: HttpCall) -> HttpAnswer:
@@ -335,25 +333,6 @@ def pipeline_asked(call: HttpCall, name: str) -> Pipeline:
         return pipeline_named(call.session, name)
     except UnknownName as unknown:
         raise Refused("not_found", f"there is {unknown}") from None
-
-
-def _check_same_item(call: HttpCall, job: JobRef, item: Any) -> None:
-    """Refuse a key that names another item: whoever sends it would take that job's result for its own."""
-    if not _is_item_of(call, job.view(), item):
-        raise Refused(
-            "key_reused",
-            f"the key belongs to job {job.id}, which was made with another item; send that one, or another key",
-        )
-
-
-def _is_item_of(call: HttpCall, job: JobView, item: Any) -> bool:
-    """Whether a job was made with this item, whatever the order of its fields; a corrected one may have taken its place since."""
-    wanted = msgspec.json.encode(item, order="sorted")
-    earlier = (one.payload_json for one in call.session.opened.reader.payloads(job.no))
-    return any(
-        msgspec.json.encode(msgspec.json.decode(text), order="sorted") == wanted
-        for text in chain([job.payload_json], earlier)
-    )
 
 
 def _is_called(call: HttpCall, body: JobAsked) -> bool:
