@@ -376,6 +376,40 @@ def test_a_caller_that_goes_leaves_its_job_to_a_worker(counter):
     counter.clean()
 
 
+def rate_limited(call: Call) -> Try | Over:
+    return call.end_stage(failing(Kind.RATE_LIMITED, wait_s=60.0), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("passed_s", "hand_over"),
+    [
+        (5.0, lambda call: call.end_wait(5.0)),
+        (5.0, lambda call: call.leave(5.0)),
+        (1.0, rate_limited),  # it would be due after the deadline
+    ],
+    ids=["the wait is over", "the caller has gone", "a rate limit"],
+)
+def test_a_job_is_not_handed_over_beyond_its_deadline_and_has_expired(counter, passed_s, hand_over):
+    call, _ = counter.begun(deadline_s=5.0)
+    counter.place.clock.push(passed_s)
+    end = over(hand_over(call))
+    assert (end.handed_over, end.state, end.failed_reason) == (
+        False,
+        State.FAILED,
+        FailedReason.EXPIRED,
+    )
+    assert "deadline" in end.why
+    assert counter.statuses() == ["failed"]
+    counter.clean()
+
+
+def test_a_job_is_handed_over_right_before_its_deadline(counter):
+    call, _ = counter.begun(deadline_s=5.0)
+    counter.place.clock.push(4.9)
+    assert over(call.end_wait(4.9)).handed_over
+    counter.clean()
+
+
 def test_a_caller_that_goes_may_have_asked_for_the_job_to_be_dropped(counter):
     call, _ = counter.begun(on_lost=OnLost.DROP)
     assert over(call.leave(0.5)).state is State.CANCELLED

@@ -232,3 +232,22 @@ def test_the_command_says_what_is_wrong_in_a_line(tmp_path):
     assert (code, "nothing.jsonl" in said, "Traceback" in said) == (2, True, False)
     code, said = build("a/b", "nothing.jsonl")
     assert (code, "'a/b' must have 1 to 60 of" in said) == (2, True)
+
+
+def test_while_the_provider_is_down_its_queue_is_held_and_no_sample_dies(datasets):
+    """It is down before the first call: a gate that has seen too few calls fail has nothing to go by."""
+    datasets.provider.down = True
+    try:
+        run = datasets.feed("outage", [line(number) for number in range(60)])
+        until(
+            "the gate is held",
+            lambda: [
+                one for one in datasets.app._session.opened.reader.gates() if one.state == "held"
+            ],
+            within_s=WAIT_S,
+        )
+    finally:
+        datasets.provider.down = False
+    ended = run.wait(wait_s=WAIT_S)
+    assert (ended.status, ended.counts.succeeded) == (RunStatus.COMPLETED, 60)
+    assert datasets.provider.struck["outage"] < 3 * 60  # calls of three attempts each

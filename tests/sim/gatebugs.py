@@ -109,6 +109,11 @@ def nobody_gives_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(probe_module, "UNDECIDED_MAX", 1_000_000)
 
 
+def every_gate_needs_an_answer(patch: pytest.MonkeyPatch) -> None:
+    """Whatever it is held for, only a good answer frees it, and it says so of itself."""
+    patch.setattr(Gate, "needs_answer", property(lambda gate: gate.probe_first))
+
+
 def every_probe_tells_of_its_job(patch: pytest.MonkeyPatch) -> None:
     """A probe that fails is held against its job, whether others were answered or not."""
 
@@ -145,6 +150,10 @@ GATES = (
     Mutant("a lost probe freezes the gate", ("L1", "L9"), probes_are_never_lost, storms.upstreams_and_kills),
     Mutant(
         "silent probes go on for ever", ("L11",), nobody_gives_up, storms.defects_behind_a_gate
+    ),
+    Mutant(
+        "every gate says that it needs an answer", ("L11",), every_gate_needs_an_answer,
+        storms.defects_behind_a_gate,
     ),
     Mutant(
         "the store lets pass what a gate holds", ("S11",),

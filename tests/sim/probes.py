@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from perdure.model.gates import GateState
 from perdure.model.kinds import Sign
-from perdure.rules.gate.gate import Gate, GateSettings
+from perdure.rules.gate.gate import Gate, GateSettings, HoldCause
 from tests.sim.answers import BAD, Calls
 from tests.sim.ledger import GateAccount
 
@@ -26,7 +26,9 @@ class Probes:
     def changed(self, gate: GateAccount, new: Gate, *, person: bool) -> None:
         """A gate is about to become another."""
         old = gate.row
-        gate.keyed = gate.keyed or new.needs_answer  # also under a person's name for the hold
+        # Its own word for it counts only where a person's name hides what else it is held for.
+        hidden = new.cause is HoldCause.PERSON and new.needs_answer
+        gate.keyed = gate.keyed or hidden or new.cause is HoldCause.CREDENTIAL
         if person:
             gate.not_bad = 0
         elif old.state is GateState.PROBING:

@@ -26,7 +26,7 @@ same record is sent again with `resend`.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 from msgspec import Struct
@@ -36,7 +36,7 @@ from perdure.engine.attempt.completion import Completion, Completions, as_it_end
 from perdure.engine.observe import Observers
 from perdure.engine.operate.closed_lanes import why_closed
 from perdure.engine.record import Ending, in_place, outcome_of_refusal, record_of
-from perdure.engine.settle import Finished, Gates, judge, settle
+from perdure.engine.settle import Finished, Gates, SeenGates, in_time, judge, settle
 from perdure.engine.stages import LaidPipeline, Stage
 from perdure.model.decisions import CancelJob, Counted, Decision, HandOver, Retry, Why
 from perdure.model.errors import BugError, StoreBusy, StoreError, UnknownName
@@ -56,9 +56,8 @@ from perdure.model.kinds import Kind
 from perdure.model.nouns import replace
 from perdure.model.outcomes import Interrupted, Outcome, Revoked, TimedOut, Usage
 from perdure.model.states import TERMINAL, FailedReason, Move, State
-from perdure.model.verdicts import Verdict
 from perdure.ports import Clock, Reader, Store
-from perdure.rules.decide import FLOWING, GateView
+from perdure.rules.decide import GateView
 from perdure.rules.policy import Policy
 from perdure.rules.sentence import seconds
 
@@ -176,10 +175,8 @@ class Call:
         if self._completes_itself:
             outcome = as_it_ended(outcome)
         ending = self._ending(outcome, elapsed_s, usage, captures, carry_on=self.left_s > 0)
-        since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
-        now = self._claim.claimed_at + since
-        seen = _Seen(self._gates(stage))
-        decision = judge(ending, stage, chance=self._chance.random(), now=now, gates=seen)
+        seen, chance = SeenGates(self._gates(stage)), self._chance.random()
+        decision = judge(ending, stage, chance=chance, now=self._now(), gates=seen)
         return self._settle(ending, self._decide_here(decision, seen.gate))
 
     def end_wait(
@@ -231,6 +228,11 @@ class Call:
         text = f"hand over to a durable job: {why_not}; otherwise: {decision.why.text}"
         why = replace(decision.why, text=text)
         return HandOver(decision.delay_s, decision.kind, why, decision.hold, hinted=decision.hinted)
+
+    def _now(self) -> datetime:
+        """The store's time, by our own clock since the claim."""
+        since = timedelta(seconds=self._clock.monotonic() - self._taken_s)
+        return self._claim.claimed_at + since
 
     def _why_not_here(self, retry: Retry, gate: GateView) -> str | None:
         if gate.state != "flowing":
@@ -312,6 +314,7 @@ class Call:
     # -- trading with the store ---------------------------------------------------------------
 
     def _settle(self, ending: Ending, decision: Decision) -> Step:
+        decision = in_time(decision, self._claim.deadline_at, self._now())
         record = record_of(ending, decision, self._laid, self._stage())
         self._pause_s = 0.0
         if isinstance(decision, Retry):
@@ -407,20 +410,3 @@ class Call:
             error_code=job.error_code,
             error_message=job.error_message,
         )
-
-
-class _Seen:
-    """The gates of a call, and the last view of a gate that they gave."""
-
-    def __init__(self, gates: Gates | None) -> None:
-        self._gates = gates
-        self.gate = FLOWING
-
-    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
-        if self._gates is not None:
-            self.gate = self._gates.end_call(ending, verdict)
-        return self.gate
-
-    def hear_decision(self, claim: Claim, decision: Decision) -> None:
-        if self._gates is not None:
-            self._gates.hear_decision(claim, decision)

@@ -13,9 +13,12 @@ from msgspec import Struct
 
 from perdure.engine.record import Ending, record_of, wire_of
 from perdure.engine.stages import LaidPipeline, Stage
-from perdure.model.decisions import Decision
+from perdure.model.decisions import Decision, Fail, HandOver
 from perdure.model.jobs import Capture, Claim, Record
+from perdure.model.kinds import Kind
+from perdure.model.nouns import replace
 from perdure.model.outcomes import Outcome, Usage
+from perdure.model.states import FailedReason
 from perdure.model.verdicts import Verdict
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
@@ -76,3 +79,31 @@ def judge(
     if gates is not None:
         gates.hear_decision(claim, decision)
     return decision
+
+
+def in_time(decision: Decision, deadline_at: datetime | None, now: datetime) -> Decision:
+    """The decision of a call; no job is handed over to be found expired: no worker may be there to find it."""
+    if not isinstance(decision, HandOver) or deadline_at is None:
+        return decision
+    if now + timedelta(seconds=decision.delay_s) < deadline_at:
+        return decision
+    text = f"fail: the deadline passes before a worker could go on; otherwise: {decision.why.text}"
+    why = replace(decision.why, text=text, rule="deadline")
+    return Fail(FailedReason.EXPIRED, None, decision.kind or Kind.TIMEOUT, why, decision.hold)
+
+
+class SeenGates:
+    """The gates of a call, and the last view of a gate that they gave."""
+
+    def __init__(self, gates: Gates | None) -> None:
+        self._gates = gates
+        self.gate = FLOWING
+
+    def end_call(self, ending: Ending, verdict: Verdict) -> GateView:
+        if self._gates is not None:
+            self.gate = self._gates.end_call(ending, verdict)
+        return self.gate
+
+    def hear_decision(self, claim: Claim, decision: Decision) -> None:
+        if self._gates is not None:
+            self._gates.hear_decision(claim, decision)

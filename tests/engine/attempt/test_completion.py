@@ -1,10 +1,13 @@
 """Attempts whose stages write their records themselves: what is stored decides, and the pump waits for nobody."""
 
 import logging
+import sqlite3
 from collections.abc import Sequence
 from random import Random
 
+import psycopg
 import pytest
+import sqlalchemy
 
 from perdure.engine.attempt.captures import CaptureFactory
 from perdure.engine.attempt.completion import BUSY_S, completions_of
@@ -14,12 +17,13 @@ from perdure.engine.gates.upstreams import Upstreams
 from perdure.engine.observe import Observers
 from perdure.engine.stages import Catalogue
 from perdure.engine.worker.pump import Finished, Pump, WorkerIdentity
-from perdure.model.errors import NotCompletable, StoreUnavailable
+from perdure.model.errors import NotCompletable, StoreBusy, StoreReadOnly, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.jobs import Claim
 from perdure.model.kinds import Kind
 from perdure.model.outcomes import Evidence, Interrupted, Outcome, Raised, Returned, TimedOut, Usage
 from perdure.model.states import State
+from perdure.rules.evidence import evidence_of
 from perdure.testing import VirtualClock
 from perdure.testing.store_contract.fresh_store import Place
 from tests.engine.gating import VENDOR, failed, gate, line_of, stage, upstream
@@ -185,6 +189,30 @@ def test_a_job_whose_transaction_is_rolled_back_in_the_end_is_told_to_the_gate_o
     for _ in range(3):
         single.pump.once()
     assert single.calls == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("the store is away"),
+        StoreBusy("another transaction holds the job"),
+        StoreReadOnly("the store does not accept writes"),
+        psycopg.OperationalError("the connection is lost"),
+        psycopg.errors.AdminShutdown("terminating connection due to administrator command"),
+        sqlite3.OperationalError("database is locked"),
+        sqlalchemy.exc.OperationalError("COMMIT", None, Exception("server closed the connection")),
+    ],
+    ids=lambda error: f"{type(error).__module__.partition('.')[0]} {type(error).__name__}",
+)
+def test_an_outage_of_our_own_store_says_nothing_about_the_upstream(single, error):
+    """Whether complete raises it, or the stage's own commit does."""
+    claim = single.claimed()
+    single.completed(claim).rollback()
+    single.ended(claim, Raised(evidence_of(error)))
+    assert single.calls == (0, 0)
+    (attempt,) = single.place.reader.attempts(claim.no)
+    assert attempt.kind is not None  # the job has failed by it all the same
+    single.place.clean()
 
 
 def test_a_wait_that_the_upstream_asks_for_is_not_pushed_out_while_a_transaction_is_open(single):

@@ -664,3 +664,63 @@ def test_it_is_done_only_when_every_death_is_told(watch):
     watch.store.away = False
     watch.until(lambda: watch.supervisor.done, "the end")
     assert watch.death(worker) is not None
+
+
+@pytest.mark.parametrize("orders", [1, 2])
+def test_a_store_that_is_away_for_good_does_not_keep_it_beyond_the_grace(watch, orders):
+    watch.once()
+    worker = watch.main.worker
+    watch.store.away = True
+    for _ in range(orders):
+        watch.supervisor.drain()
+    watch.until(lambda: watch.supervisor.children == [], "the child is buried")
+    grace_s = {1: GRACE_S, 2: 0.0}[orders]
+    watch.pass_time(grace_s + 2)
+    assert not watch.supervisor.done
+    watch.pass_time(1)
+    assert watch.supervisor.done
+    assert watch.supervisor.untold == (worker,)
+    assert EventName.WORKER_STOPPED not in watch.notes.names()  # we say only what is stored
+
+
+def test_a_death_that_is_told_in_the_last_round_is_not_left_untold(watch):
+    child = deaf(watch)
+    watch.supervisor.drain()
+    watch.pass_time(GRACE_S + 3)
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.supervisor.untold == ()
+    assert watch.death(child.worker) == Death("stopped", signal="SIGKILL")
+
+
+def test_an_order_is_passed_on_while_the_store_is_silent_and_that_is_not_waited_for(watch):
+    watch.once()
+    child = watch.main
+    beat = watch.store.beat
+
+    def silent_beat(workers):
+        watch.supervisor.drain()  # as the handler of a signal does, in the middle of it
+        ended = os.waitid(os.P_PID, child.process.pid, os.WEXITED | os.WNOWAIT)
+        assert ended.si_status == signal.SIGTERM
+        watch.supervisor.interrupt()
+        raise AssertionError("it waits on")
+
+    watch.store.beat = silent_beat
+    watch.pass_time(TTL_S / 3)
+    watch.store.beat = beat
+    watch.until(lambda: watch.supervisor.done, "the end")
+    watch.supervisor.interrupt()  # while nothing is asked it means nothing
+    assert EventName.STORE_AWAY in watch.notes.names()
+
+
+def test_a_child_that_was_being_started_when_the_order_came_hears_of_it(watch):
+    spawn = watch.supervisor.spawn
+
+    def spawn_and_order(role, worker):
+        process = spawn(role, worker)
+        watch.supervisor.drain()
+        watch.supervisor.interrupt()  # a half-started child would be nobody's
+        return process
+
+    watch.supervisor.spawn = spawn_and_order
+    watch.until(lambda: watch.supervisor.done, "the end")
+    assert watch.spawned[0].returncode == -signal.SIGTERM

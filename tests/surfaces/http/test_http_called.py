@@ -96,7 +96,8 @@ def test_others_wait_for_a_worker(app, asked, client):
 
 def test_the_same_key_finds_what_was_done_and_waits_for_what_is_done(app, asked, client):
     ann, key = client("submit"), {**WAIT, "idempotency-key": "k"}
-    first, again = ask(ann, "sum", headers=key), ask(ann, "another", headers=key)
+    first, again = ask(ann, "sum", headers=key), ask(ann, "sum", headers=key)
+    assert problem(ask(ann, "another", headers=key)) == "key_reused"
     assert (again.status_code, again.json()["result"]["answer"]) == (200, "sum 42")
     assert first.json()["job"]["id"] == again.json()["job"]["id"]
     other = {"prefer": "wait=1", "idempotency-key": "other"}

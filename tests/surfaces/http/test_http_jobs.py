@@ -94,6 +94,57 @@ def test_those_who_wait_keep_nobody_else_from_being_answered(app, client):
 
 
 @on_both_stores
+def test_a_key_that_belongs_to_a_job_with_another_item_is_refused(client):
+    ann, key = client(*EVERYTHING), {"idempotency-key": "order-7"}
+    asked = {"pipeline": "shouting", "item": {"say": "a", "times": 1}}
+    first = ann.post("/api/jobs", json=asked, headers=key).json()["job"]["id"]
+    other = {"pipeline": "shouting", "item": {"say": "b", "times": 1}}
+    refused = ann.post("/api/jobs", json=other, headers=key)
+    assert (refused.status_code, refused.json()["code"]) == (422, "key_reused")
+    assert first in refused.json()["detail"]
+    for item in ({"say": "a", "times": True}, {"say": "a", "times": 1.0}, {"say": "a"}):
+        again = ann.post("/api/jobs", json={**asked, "item": item, "key": "order-7"})
+        assert (again.status_code, again.json()["code"]) == (422, "key_reused"), item
+    turned = {"times": 1, "say": "a"}  # the same item, whatever the order of its fields
+    again = ann.post("/api/jobs", json={**asked, "item": turned, "priority": 5}, headers=key)
+    assert (again.status_code, again.json()["job"]["id"]) == (202, first)
+    assert len(ann.get("/api/jobs").json()["jobs"]) == 1
+
+
+@on_both_stores
+def test_of_a_batch_each_job_says_whether_its_key_belongs_to_another_item(client):
+    ann = client(*EVERYTHING)
+    batch = [{"item": {"text": "a"}, "key": "1"}, {"item": {"text": "b"}, "key": "2"}]
+    ann.post("/api/jobs/batch", json={"pipeline": "shouting", "jobs": batch})
+    batch = [
+        {"item": {"text": "a"}, "key": "1"},
+        {"item": {"text": "x"}, "key": "2"},
+        {"item": {"text": "c"}, "key": "3"},
+    ]
+    made = ann.post("/api/jobs/batch", json={"pipeline": "shouting", "jobs": batch})
+    assert made.status_code == 202
+    told = [(one["created"], one["same_item"]) for one in made.json()["jobs"]]
+    assert told == [(False, True), (False, False), (True, True)]
+
+
+@on_both_stores
+def test_a_key_still_belongs_to_the_item_that_its_job_was_made_with_after_that_was_corrected(
+    client, app
+):
+    broken, whole = {"text": "a", "broken": True}, {"text": "a"}
+    ann, asked = client(*EVERYTHING), {"pipeline": "shouting", "item": broken, "key": "k"}
+    id = ann.post("/api/jobs", json=asked).json()["job"]["id"]
+    with app.working(concurrency=1):
+        app.job(id).wait()
+    retried = ann.post(f"/api/jobs/{id}/retry", json={"item": whole, "from_start": True})
+    assert retried.status_code == 200, retried.text
+    for item in (broken, whole):
+        again = ann.post("/api/jobs", json={**asked, "item": item})
+        assert (again.status_code, again.json()["job"]["id"]) == (202, id)
+    assert ann.post("/api/jobs", json={**asked, "item": {"text": "c"}}).status_code == 422
+
+
+@on_both_stores
 def test_the_same_idempotency_key_is_the_same_job_and_another_owners_is_another(client):
     asked = {"pipeline": "shouting", "item": {"text": "hello"}}
     key = {"idempotency-key": "order-7"}

@@ -11,7 +11,8 @@ cancelled by anybody.
 
 How it ends: the feeding stops between two chunks, the worker finishes what it has in hand, and only then the last
 look at the results is made, so that what was in hand is in the file. Stopped for good (`asked` says 2), we leave at
-once, and the worker, which sees our end of its pipe close, gives back what it has.
+once, and the worker, which sees our end of its pipe close, gives back what it has. Told to stop while the store is away,
+we ask it for nothing more: what is not in the files yet is written by the next call.
 """
 
 import math
@@ -93,7 +94,7 @@ def carry_out(pipe: Pipeline, order: RunRequest, show: Show, asked: Asked) -> Ru
         reader, settled = batch.opened.reader, batch.settled
         aliases = pipe._session.aliases_of(pipe.name)
         outcome = batch.carry_out(
-            Writer(reader, batch.run, order.order, settled, results, failures, aliases)
+            Writer(reader, batch.run, order.order, settled, results, failures, aliases, asked)
         )
         if outcome.is_empty:
             for sink in (results, failures):
@@ -142,6 +143,7 @@ class _Batch:
         self.settled = threading.Event()  # nothing more will end: the last look at the results
         self._hired: Hired | None = None
         self._refused = ""
+        self._away: StoreUnavailable | None = None  # what the last question met
         self._begun: OpenRun | None = None
         self._revived = 0
         self.run = self._open_run()
@@ -210,10 +212,12 @@ class _Batch:
             error = error or other
         most, most_key = None, None
         try:
-            self.run = self._watch.run()
-            most, most_key = self._most_frequent_failure()
+            if not self._gives_up:
+                self.run = self._watch.run()
+                most, most_key = self._most_frequent_failure()
         except StoreUnavailable as away:
-            error = error or away
+            self._away = away
+        error = error or self._away
         interrupted = self._asked() > 0 and not self._is_over(self.run, feeding)
         return RunOutcome(
             self.run,
@@ -255,7 +259,9 @@ class _Batch:
                 self._see_to_work(self.run)
                 self._show_progress(feeding)
                 absence.end()
+                self._away = None
             except StoreUnavailable as away:
+                self._away = away
                 if absence.is_too_long():
                     raise
                 if self._shot is not None:
@@ -319,7 +325,7 @@ class _Batch:
         if self.run.status in FINISHED and self._is_over(self.run, feeding):
             self.settled.set()
         if self._hired is not None:
-            if self._hired.running:
+            if self._hired.running and not self._gives_up:
                 with suppress(StoreUnavailable):
                     self._hired.look_at(self.opened.reader.workers, at_once=True)
             self._hired.order()
@@ -335,12 +341,20 @@ class _Batch:
             return feeding.result(), None
         return replace(self._fed_now(), whole=False), error
 
+    @property
+    def _gives_up(self) -> bool:
+        """Whether the store is asked for nothing more: it is away, and we were told to stop."""
+        return self._away is not None and self._asked() > 0
+
     def _drain(self, feeding: "Future[Fed]") -> None:
         try:
-            self.run = self._watch.run()
-            self._show_progress(feeding)
-        except StoreUnavailable:
-            self._hear()  # the worker tells what it makes of that
+            if not self._gives_up:
+                self.run = self._watch.run()
+                self._show_progress(feeding)
+                self._away = None
+        except StoreUnavailable as away:
+            self._away = away
+        self._hear()  # the worker tells what it makes of a store that is away
         self._nap(_LOOK_S, until=lambda: self._hired is None or not self._hired.running)
 
     def _nap(self, seconds: float, until: Callable[[], bool] = _never) -> None:

@@ -1,7 +1,8 @@
 """The results of a run on their way into files, as they are there: values, and failures beside them."""
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from perdure.app.runs import Sink, result_of
@@ -12,6 +13,7 @@ from perdure.model.runs import ItemView, RunView
 from perdure.model.states import State
 from perdure.ports import Reader
 
+_AGAIN_S = 1.0
 AWAY_S_MAX = 60.0  # a restart of a server; what takes longer is for the caller to know
 
 
@@ -27,6 +29,7 @@ class Writer:
         results: Sink | None,
         failures: Sink | None,
         aliases: Mapping[str, str],
+        asked: Callable[[], int] = lambda: 0,
     ) -> None:
         self._reader = reader
         self._run = run
@@ -36,20 +39,23 @@ class Writer:
         self._results = results
         self._failures = failures
         self._aliases = aliases
+        self._asked = asked
         self._absence = Absence(AWAY_S_MAX)
         self._given = Seen()  # to sinks that cannot take it back
         self.results = 0
         self.failures = 0
 
     def write(self) -> None:
-        """Write until all has ended; a store that is away for a moment has us begin again."""
+        """Write until all has ended; a store that is away for a moment has us begin again, unless we are to stop."""
         while self._sinks:
             try:
                 self._write_all()
             except StoreUnavailable:
-                if self._absence.is_too_long():
+                told_to_stop = self._settled.is_set() and self._asked() > 0
+                if self._absence.is_too_long() or told_to_stop:
                     raise
-                self._settled.wait(1.0)
+                if self._settled.wait(_AGAIN_S):  # which may have been set long ago
+                    time.sleep(_AGAIN_S)
                 self._begin_again()
             except OSError as error:
                 raise CallerError(

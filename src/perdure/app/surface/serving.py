@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+import msgspec
+
 from perdure.app.calling.calls import terms_of
 from perdure.app.job_filters import dead_meant
 from perdure.app.job_refs import Called, JobRef
@@ -19,6 +21,7 @@ from perdure.engine.operate.feed_listeners import Listener
 from perdure.model.errors import StoreError, UnknownName
 from perdure.model.jobs import OnLost
 from perdure.model.operations import BulkView, Deed
+from perdure.model.views import JobView
 from perdure.observers.log import write_logs
 from perdure.rules.field_checks import nearest
 
@@ -28,6 +31,7 @@ __all__ = [
     "Listener",
     "begin_call",
     "discard_letters",
+    "is_item_of",
     "owner_rate",
     "pipeline_named",
     "trace_of",
@@ -74,6 +78,18 @@ def begin_call(
     except CancelledError:
         over.result()  # says why it could not begin
         raise
+
+
+def is_item_of(session: Session, job: JobView, item: Any) -> bool:
+    """Whether a job was made with this item, whatever the order of its fields; a corrected one may have taken its place since."""
+    wanted = msgspec.json.encode(item, order="sorted")
+    texts = [
+        job.payload_json,
+        *(one.payload_json for one in session.opened.reader.payloads(job.no)),
+    ]
+    return any(
+        msgspec.json.encode(msgspec.json.decode(text), order="sorted") == wanted for text in texts
+    )
 
 
 def discard_letters(session: Session, chosen: Mapping[str, Any], deed: Deed) -> BulkView:

@@ -18,6 +18,7 @@ If the process is killed, the keeper says so. A process that was forked off has 
 
 import asyncio
 import atexit
+import logging
 import os
 import random
 import threading
@@ -45,6 +46,8 @@ from perdure.model.workers import Role
 from perdure.stores import opening
 from perdure.stores.opening import Opened
 
+log = logging.getLogger("perdure")
+
 _MARGIN_S = 5.0  # beyond the grace, for the last writes
 _AGAIN_S_MAX = 10.0
 
@@ -70,6 +73,7 @@ class EmbeddedWorker:
         self._thread: threading.Thread | None = None
         self._life: _Life | None = None
         self._pid = os.getpid()
+        self.left_untold = False  # closed, and the store could not be told what became of its work
 
     def start(self) -> Self:
         """Begin to work; the store must answer."""
@@ -158,15 +162,22 @@ class EmbeddedWorker:
         if self._why_idle in self._session.workers_here:
             self._session.workers_here.remove(self._why_idle)
         grace_s = self._config.grace_s if orders == 1 else 0.0
+        has_waited = False
         try:
             life.drain(orders)
-            life.over.wait(grace_s + _MARGIN_S)
+            has_waited = life.over.wait(grace_s + _MARGIN_S) or True
         finally:
-            if not life.over.is_set():  # a second Ctrl-C, say: give back at once
+            if not has_waited:  # a second Ctrl-C, say: give back at once
                 life.drain(2)
                 life.over.wait(_MARGIN_S)
-            thread.join(_MARGIN_S)  # not for ever: a stage may block the event loop
-            if life.over.is_set():  # else the pump may still write, and its keeper stays with it
+            self.left_untold = not life.over.is_set()
+            if self.left_untold:  # the pump may still write, and its keeper stays with it
+                log.error(
+                    "worker stopped, and the store, which was away to the end, does not know what it had in hand; "
+                    "that is run again by another worker"
+                )
+            else:
+                thread.join(_MARGIN_S)  # not for ever: a stage may block the event loop
                 life.close(orderly=True)
 
     # -- the thread ----------------------------------------------------------------------

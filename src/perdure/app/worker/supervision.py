@@ -23,6 +23,7 @@ from perdure.model.jobs import Lane
 from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.ports import Observer, Store
 
+_LAST_WORD_S = 2.0  # for an answer of the store after the grace
 _AGAIN = (0.1, 1.0, 2.0)  # the pauses between looks for a store that is away at the start
 
 
@@ -66,10 +67,16 @@ def _supervise(
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
+
+    def drain(*_: object) -> None:
+        # A store that is silent would keep us for longer than the grace.
+        signal.setitimer(signal.ITIMER_REAL, max(supervisor.drain(), _LAST_WORD_S), _LAST_WORD_S)
+
+    signal.signal(signal.SIGALRM, lambda *_: supervisor.interrupt())
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: supervisor.drain())
+        signal.signal(number, drain)
     for _ in range(orders.given):
-        supervisor.drain()
+        drain()
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake us
     while not supervisor.done:
         supervisor.once()
@@ -79,7 +86,17 @@ def _supervise(
     store.close()
     if port is not None:
         port.close()
+    if supervisor.untold:
+        raise _ended_untold(supervisor.untold)
     return supervisor.exit_status or 0
+
+
+def _ended_untold(workers: Sequence[int]) -> StoreUnavailable:
+    numbers = ", ".join(map(str, workers))
+    return StoreUnavailable(
+        f"the store was away to the end, so it does not know that worker {numbers} was stopped; the lease runs out by "
+        "itself, and what was in hand is run again by another worker, with a crash counted"
+    )
 
 
 def _supervisor(

@@ -11,7 +11,8 @@ Always true:
   declared dead. If it commits after that, the attempt was its own to the end; if it does not, the job is lost with it.
 * Nobody waits for a job's row that an open transaction holds: whoever meets such a row leaves it and comes back.
 * The gate is told once, when it is known what the attempt was: a good call if it is complete, else as it ended. So
-  what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer.
+  what to write is decided without a look at the gate; a stage that has asked has had the upstream's answer. What the
+  driver of its transaction raises is a word of our own store, and says nothing about the upstream.
 
 What may happen at once: a stage asks on a thread of its own, the pump settles on its thread. The notes of an attempt
 (`AttemptNotes`) let nobody ask once it is over, so whoever hears of its end knows whether its stage had asked.
@@ -44,7 +45,7 @@ from perdure.model.errors import (
 )
 from perdure.model.jobs import Busy, Claim, Receipt, Record, RecordRefused, Settled, Stale
 from perdure.model.limits import RESULT_BYTES_MAX
-from perdure.model.outcomes import Interrupted, Outcome, Returned, Unstorable
+from perdure.model.outcomes import Interrupted, Outcome, Raised, Returned, Unstorable
 from perdure.model.signals import Cancel, Snooze, Succeeded
 from perdure.model.states import AttemptStatus
 from perdure.ports import Clock, Store
@@ -55,6 +56,7 @@ Key = tuple[int, int]  # a job and its token
 BUSY_S = 0.2  # until we look again at a transaction that is still open
 _TELL_S = 5.0  # a transaction that is open for so long after its stage has ended is not about to be committed
 
+_DRIVERS = ("psycopg.", "sqlite3.", "sqlalchemy.")  # of transactions in which a stage can complete
 _NOT_COMMITTED = (
     "the stage called complete(within=...) and returned, but its transaction was not committed, so neither its "
     "rows nor its result are there; commit before you return"
@@ -166,7 +168,8 @@ class Completions:
             if not isinstance(answer, Busy):
                 is_complete = record is self._asked.get(key)
                 good = msgspec.structs.replace(one, outcome=Returned("null"))
-                judge(good if is_complete else ended)
+                silent = msgspec.structs.replace(one, outcome=Interrupted())
+                judge(good if is_complete else silent if _is_of_driver(one.outcome) else ended)
             self._asked.pop(key, None)
             self._ended.pop(key, None)
             self._busy_at.pop(key, None)
@@ -253,6 +256,12 @@ def _storable_result(value: Any) -> Returned:
 def as_it_ended(outcome: Outcome) -> Outcome:
     """A plain return says nothing: what was to be stored with it is not there."""
     return Unstorable(_NOT_COMMITTED) if isinstance(outcome, Returned | Unstorable) else outcome
+
+
+def _is_of_driver(outcome: Outcome) -> bool:
+    return isinstance(outcome, Raised) and any(
+        name.startswith(_DRIVERS) for name in outcome.evidence.names
+    )
 
 
 def _is_given_back(one: Finished) -> bool:

@@ -17,7 +17,8 @@ system has no process to give, that is told once and tried again after the same 
 the other children are kept. One that was
 killed and not by us may have been too large: the kernel's counters know. Told to drain, it passes
 the order on and goes on beating until the children are gone; after the grace it kills them and says
-that it was our doing, so that no crash is counted.
+that it was our doing, so that no crash is counted. A store that is away by then is told nothing more, and one that
+is silent is not waited for: the leases run out by themselves, and whoever settles them counts a crash.
 
 If it dies itself, its children see their pipe close and give back what they hold.
 """
@@ -28,6 +29,7 @@ import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -35,7 +37,7 @@ from msgspec import Struct
 from perdure.engine.observe import Observers
 from perdure.engine.supervise.lease import Lease
 from perdure.engine.supervise.oom import OomCounter
-from perdure.model.errors import StoreError
+from perdure.model.errors import StoreError, StoreUnavailable
 from perdure.model.events import EventName
 from perdure.model.outcomes import OUT_OF_MEMORY, Death
 from perdure.model.workers import EXIT_RECYCLED, NewWorker, Role
@@ -64,6 +66,7 @@ class Child:
     stopped: bool = False
     turned: bool = False  # stopped, or gone on, since the last beat
     killed: bool = False
+    orders: int = 0  # passed on to it
 
     @property
     def role(self) -> Role:
@@ -113,6 +116,7 @@ class Supervisor:
     _orders: int = 0
     _passed_on: int = 0
     _kill_at: float = 0.0
+    _asking: bool = False  # the store, and nothing is under way that would have to be undone
     _looked_at: float = -_LOOK_S
     _restarts: defaultdict[Post, Restarts] = field(default_factory=lambda: defaultdict(Restarts))
     _delayed: set[Post] = field(default_factory=set)  # where no child could be started; told once
@@ -122,15 +126,32 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._lease = Lease(self.store, self.clock, ttl_s=self.ttl_s)
 
-    def drain(self) -> None:
-        """Pass the order on; safe in a signal handler."""
+    def drain(self) -> float:
+        """Pass the order on, though we may be waiting for the store; how long the children have. For signal handlers."""
         self._orders += 1
+        self._pass_on_orders()
+        return self._kill_at - self.clock.monotonic()
+
+    def interrupt(self) -> None:
+        """Wait no longer for a store that is silent. For signal handlers, after the grace."""
+        if self._asking:
+            raise StoreUnavailable("the store has not answered until the end of the grace")
 
     @property
     def done(self) -> bool:
-        """Whether everything is over and told."""
+        """Whether everything is over and told, or cannot be told in time."""
         ending = self._orders > 0 or self.exit_status is not None
-        return ending and not self.children and not self._unreported
+        told = not self._unreported or (self._passed_on > 0 and self._is_grace_over)
+        return ending and not self.children and told
+
+    @property
+    def untold(self) -> tuple[int, ...]:
+        """The workers whose end the store does not know."""
+        return tuple(one.child.worker for one in self._unreported)
+
+    @property
+    def _is_grace_over(self) -> bool:
+        return self.clock.monotonic() >= self._kill_at
 
     def once(self) -> None:
         """One round: bury, report, start, beat. A store that is away delays only the telling."""
@@ -139,11 +160,14 @@ class Supervisor:
             self.oom.look(self.clock.monotonic())
         self._pass_on_orders()
         try:
+            self._asking = True
             self._report()
             self._start_missing()
             self._beat()
+            self._asking = False
             self.observers.store_answers()  # while it is away, every round has asked it
         except StoreError as away:  # a full disk may have room again tomorrow
+            self._asking = False
             self.observers.store_is_away(away)
             self._unblock()
 
@@ -216,15 +240,18 @@ class Supervisor:
     def _start(self, post: Post) -> None:
         role, boot = post[0], secrets.token_hex(16)
         worker = self.store.add_worker(NewWorker(boot, self.name, role, self.ttl_s))
+        self._asking = False
         try:
             process = self.spawn(role, worker)
         except OSError as error:  # no process, memory or file is to be had now
+            self._asking = True
             self._delay(post, worker, error)
             return
         if post in self._delayed:
             self._delayed.discard(post)
             self._restarts[post] = Restarts()
         self.children.append(Child(post, worker, process, self.clock.monotonic()))
+        self._asking = True
         self.observers.tell(
             EventName.WORKER_STARTED, worker=worker, role=role.value, pid=process.pid
         )
@@ -268,17 +295,26 @@ class Supervisor:
             self._passed_on = self._orders
             grace_s = self.grace_s if self._orders == 1 else 0.0
             self._kill_at = now + grace_s + _KILL_MARGIN_S
-            for child in self.children:
-                os.kill(child.process.pid, signal.SIGTERM)
+        for child in self.children:  # one of them may have been started since
+            if child.orders < self._orders:
+                child.orders = self._orders
+                _send(child, signal.SIGTERM)
                 if self._orders > 1:  # two equal signals may arrive as one
-                    os.kill(child.process.pid, signal.SIGINT)
-        if self._orders and now >= self._kill_at:
+                    _send(child, signal.SIGINT)
+        if self._orders and self._is_grace_over:
             for child in self.children:
                 self._kill(child)
 
     def _kill(self, child: Child) -> None:
         child.killed = True
-        os.kill(child.process.pid, signal.SIGKILL)  # not Popen's, which would reap it
+        _send(child, signal.SIGKILL)
+
+
+def _send(child: Child, number: signal.Signals) -> None:
+    """Signal a child, without Popen, which would reap it; one that we are just burying is left alone."""
+    if child.process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(child.process.pid, number)
 
 
 def signal_name(number: int) -> str:

@@ -28,7 +28,7 @@ from perdure.engine.worker.loop import Loop
 from perdure.engine.worker.pump import Pump, WorkerIdentity
 from perdure.engine.worker.shutdown import EXIT_DEAD, Shutdown, exit_at_last
 from perdure.engine.worker.stage_runner import StageRunner
-from perdure.model.errors import WorkerDead
+from perdure.model.errors import StoreError, WorkerDead
 from perdure.model.events import EventName
 from perdure.ports import Clock, Reader, Store
 
@@ -191,13 +191,28 @@ class Worker:
         self._runner.tell_progress(now)
         told, self._told = self._told, False
         wait_s = self._pump.once(told=told)
-        if self._run_lanes.learn(now, told=told):
-            wait_s = 0.0
+        ended = self._shutdown.has_ended(now)
+        try:
+            if self._do_chores(now, told):
+                wait_s = 0.0
+        except WorkerDead:
+            raise
+        except StoreError:
+            if not ended:  # else nothing is in our hands, and others do them
+                raise
+        if ended:
+            if self._gates is not None:
+                self._gates.leave()
+            self._loop.stop()
+        return min(self._rest_s_max(now), math.inf if wait_s is None else wait_s)
+
+    def _do_chores(self, now: float, told: bool) -> bool:
+        """Learn lanes, sweep, and see what was taken from us, each when it is due; whether there is more to claim now."""
+        more = self._run_lanes.learn(now, told=told)
         self._run_lanes.look(now, self._pump.run_jobs_ended)
         if self._upkeep is not None and now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
-            if self._upkeep.once():
-                wait_s = 0.0
+            more = self._upkeep.once() > 0 or more
             if self._upkeep.more:
                 self._swept_at = -math.inf  # the next round comes at once
         if now - self._checked_at >= self._settings.poll_s:
@@ -206,11 +221,7 @@ class Worker:
         if self._unknown_lanes is not None and now - self._compared_at >= _COMPARE_S:
             self._compared_at = now
             self._unknown_lanes.once()
-        if self._shutdown.has_ended(now):
-            if self._gates is not None:
-                self._gates.leave()
-            self._loop.stop()
-        return min(self._rest_s_max(now), math.inf if wait_s is None else wait_s)
+        return more
 
     def _rest_s_max(self, now: float) -> float:
         most_s = self._settings.poll_s if not self._shutdown.leaving else 0.05

@@ -2,10 +2,12 @@
 
 from msgspec import Struct
 
+from perdure.model.errors import StoreError
 from perdure.model.kinds import KINDS, FailureClass, Kind, Sign
 from perdure.model.outcomes import Origin
 from perdure.model.verdicts import Failure, Success, Verdict
 
+_OUR_STORE = f"{StoreError.__module__}.{StoreError.__qualname__}"
 _SERVED = frozenset({Kind.UPSTREAM_ERROR, Kind.AMBIGUOUS})  # taken on, and then it went wrong
 
 
@@ -51,11 +53,13 @@ def word_of(verdict: Verdict) -> Word:
 
 
 def sign_of(failure: Failure) -> Sign:
-    """An answer proves that the upstream is up; a defect of the caller's own code proves nothing.
+    """An answer proves that the upstream is up; a defect of the caller's own code proves nothing, nor does our own store.
 
     A stage whose result cannot be stored has returned one, so its call was answered.
     """
     facts = KINDS[failure.kind]
+    if _OUR_STORE in failure.names:
+        return Sign.NEITHER
     if failure.final or (facts.proved_by_status and failure.status is not None):
         return Sign.GOOD
     if failure.kind is Kind.UNKNOWN and failure.origin is Origin.OWN:

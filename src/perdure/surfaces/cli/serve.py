@@ -11,7 +11,8 @@ import click
 from perdure.app import load_session
 from perdure.app.surface.access import tokens
 from perdure.app.surface.serving import working, write_server_log
-from perdure.model.errors import CallerError
+from perdure.app.worker.embedded import EmbeddedWorker
+from perdure.model.errors import CallerError, StoreUnavailable
 from perdure.surfaces.cli.options import app_store_option, command, for_app
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -109,12 +110,20 @@ def serve(
         # uvicorn raises the signal that has ended it once more: this way our worker still gives back what it holds
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         if worker:
-            until_it_ends.enter_context(working(session, concurrency))
+            beside = working(session, concurrency)
+            until_it_ends.callback(_check_told, beside)
+            until_it_ends.enter_context(beside)
         at = f"[{host}]" if ":" in host else host
         click.echo(
             f"serving {app} at http://{at}:{listening.getsockname()[1]}/api; stop it with Ctrl-C"
         )
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _check_told(worker: EmbeddedWorker) -> None:
+    """End as one whose store is away, which its log has told, if that is how our worker ended."""
+    if worker.left_untold:
+        sys.exit(StoreUnavailable.exit_code)
 
 
 def _listen(host: str, port: int) -> socket.socket:

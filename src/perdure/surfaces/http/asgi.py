@@ -27,7 +27,7 @@ from perdure.app.surface.access import principal_of
 from perdure.model.access import AccessScope, Principal
 from perdure.model.errors import JobUnfinished, NoResult, PerdureError, StoreError
 from perdure.model.views import JobView
-from perdure.surfaces.http import dead, events, health, jobs, login, operators, runs
+from perdure.surfaces.http import captures, dead, events, health, jobs, login, operators, runs
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall
 from perdure.surfaces.http.limits import Door, HttpLimits, check_headers, read_body
 from perdure.surfaces.http.openapi import openapi
@@ -42,6 +42,7 @@ from perdure.surfaces.http.problems import Refused
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
+    *captures.ENDPOINTS,
     *runs.ENDPOINTS,
     *dead.ENDPOINTS,
     *operators.ENDPOINTS,

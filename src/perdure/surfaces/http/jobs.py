@@ -12,20 +12,18 @@ from perdure.app.job_filters import jobs_listed
 from perdure.app.job_refs import JobRef
 from perdure.app.pipelines import Pipeline
 from perdure.app.surface.moments import Moment
-from perdure.app.surface.serving import TRACEBACK, Item, begin_call, pipeline_named
+from perdure.app.surface.serving import Item, begin_call, is_item_of, pipeline_named
 from perdure.model.access import AccessScope
 from perdure.model.errors import JobUnfinished, UnknownName
 from perdure.model.limits import KEY_CHARS_MAX, PAGE_ROWS_MAX
 from perdure.model.states import TERMINAL
-from perdure.model.views import CaptureView, JobView
+from perdure.model.views import JobView
 from perdure.surfaces.http.endpoints import AnswerLater, Endpoint, HttpAnswer, HttpCall, number_at
 from perdure.surfaces.http.problems import Refused
 from perdure.surfaces.views import (
     AttemptShown,
-    CaptureShown,
     JobShown,
     attempt_shown,
-    capture_shown,
     job_answer,
     job_answers,
     under_names,
@@ -93,17 +91,12 @@ class JobResult(Struct, frozen=True):
     result: Any
 
 
-class CaptureList(Struct, frozen=True):
-    """What the attempts of a job have put aside, oldest first; tracebacks are for admins alone."""
-
-    captures: list[CaptureShown]
-
-
 class MadeJob(Struct, frozen=True):
-    """A job that is there now; ``created`` is false where its key belonged to one before."""
+    """A job that is there now; ``created`` is false where its key belonged to one before, ``same_item`` where that has another item."""
 
     id: str
     created: bool
+    same_item: bool = True
 
 
 class MadeJobs(Struct, frozen=True):
@@ -174,6 +167,11 @@ def create_job(call: HttpCall) -> HttpAnswer | AnswerLater:
             "deadline_s": body.deadline_s,
         }
         job = pipe.enqueue(body.item, **whose, **own)
+    known = whose["key"] is not None and (called is not None or not job.created)
+    if known and not is_item_of(call.session, job.view(), body.item):
+        raise Refused(
+            "key_reused", f"the key belongs to job {job.id}, which was made with another item"
+        )
     headers = {"location": f"/api/jobs/{job.id}"}
 
     def answer(view: JobView) -> HttpAnswer:
@@ -203,7 +201,13 @@ def create_jobs(call: HttpCall) -> HttpAnswer:
     made = pipeline_asked(call, body.pipeline).enqueue_many(
         items, owner=call.principal.owner, request_id=call.request_id
     )
-    return HttpAnswer(MadeJobs([MadeJob(one.id, one.created) for one in made]), 202)
+    told = [
+        MadeJob(
+            one.id, one.created, one.created or is_item_of(call.session, one.view(), given.item)
+        )
+        for one, given in zip(made, body.jobs, strict=True)
+    ]
+    return HttpAnswer(MadeJobs(told), 202)
 
 
 def list_jobs(call: HttpCall) -> HttpAnswer:
@@ -257,22 +261,6 @@ def show_result(call: HttpCall) -> HttpAnswer | AnswerLater:
     return _result_answer(call, job)
 
 
-def list_captures(call: HttpCall) -> HttpAnswer:
-    """List the raw output that the attempts of a job have put aside."""
-    found = call.session.opened.reader.captures(_seen_wholly(call).no)
-    return HttpAnswer(CaptureList([capture_shown(one) for one in found if _may_read(call, one)]))
-
-
-def fetch_capture(call: HttpCall) -> HttpAnswer:
-    """Fetch one capture as it is, byte for byte."""
-    job, reader = _seen_wholly(call), call.session.opened.reader
-    found = reader.capture(call.path["capture"], owner=call.principal.acts_on)
-    if found is None or found[0].job_no != job.no or not _may_read(call, found[0]):
-        raise Refused("not_found")
-    named = {"content-disposition": f'attachment; filename="capture-{found[0].id}"'}
-    return HttpAnswer(found[1], headers=named)
-
-
 def cancel_job(call: HttpCall) -> HttpAnswer:
     """Cancel a job; after this no new attempt of it starts."""
     job = _own(call)
@@ -305,15 +293,14 @@ def retry_job(call: HttpCall) -> HttpAnswer:
 _SUBMIT, _READ, _OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERATE
 _GONE = ("not_found",)
 _MADE = (*_GONE, "payload_refused", "too_many_open_jobs")
+_MADE_ONE = (*_MADE, "key_reused")
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE, makes=lambda body: 1),
+    Endpoint("POST", "/api/jobs", create_job, _SUBMIT, JobResult, JobAsked, statuses=(200, 202), problems=_MADE_ONE, makes=lambda body: 1),
     Endpoint("POST", "/api/jobs/batch", create_jobs, _SUBMIT, MadeJobs, JobsAsked, statuses=(202,), problems=_MADE, makes=lambda body: len(body.jobs)),
     Endpoint("GET", "/api/jobs", list_jobs, _READ, JobPage, query=JobQuery, problems=("cursor_too_old",)),
     Endpoint("GET", "/api/jobs/{id}", show_job, _READ, JobStory, problems=_GONE),
     Endpoint("GET", "/api/jobs/{id}/result", show_result, _READ, JobResult, problems=(*_GONE, "job_unfinished")),
-    Endpoint("GET", "/api/jobs/{id}/captures", list_captures, _READ, CaptureList, problems=_GONE),
-    Endpoint("GET", "/api/jobs/{id}/captures/{capture}", fetch_capture, _READ, bytes, problems=_GONE),
     Endpoint("POST", "/api/jobs/{id}/cancel", cancel_job, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_cancellable")),
     Endpoint("POST", "/api/jobs/{id}/run-now", run_job_now, _OPERATE, JobShown, DeedAsked, problems=(*_GONE, "not_changeable")),
     Endpoint("POST", "/api/jobs/{id}/retry", retry_job, _OPERATE, Retried, RetryAsked, problems=(*_GONE, "not_retriable", "payload_refused")),
@@ -334,15 +321,6 @@ def _is_called(call: HttpCall, body: JobAsked) -> bool:
     return asks_nothing and body.pipeline in call.session.sync_policies
 
 
-def _seen_wholly(call: HttpCall) -> JobView:
-    """The job of the path, if the principal is its owner or an admin: raw output is for nobody else."""
-    owner = call.principal.acts_on
-    job = None if owner == "" else call.session.opened.reader.job(call.path["id"], owner=owner)
-    if job is None:
-        raise Refused("not_found")
-    return job
-
-
 def _seen(call: HttpCall) -> JobView:
     """The job of the path, if the principal sees it."""
     job = call.session.opened.reader.job(call.path["id"], owner=call.principal.sees)
@@ -357,11 +335,6 @@ def _own(call: HttpCall) -> JobRef:
     if job is None:
         raise Refused("not_found")
     return JobRef(job.id, False, call.session, call.principal.acts_on)
-
-
-def _may_read(call: HttpCall, capture: CaptureView) -> bool:
-    """A traceback shows the insides of the application."""
-    return capture.kind != TRACEBACK or call.principal.may(AccessScope.ADMIN)
 
 
 def _moment(text: str) -> datetime:

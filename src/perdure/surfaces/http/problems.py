@@ -35,6 +35,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "too_large": (413, "The request is too large."),
     "unsupported_media_type": (415, "The body must be JSON: application/json, in UTF-8."),
     "misdirected": (421, "This server does not answer for that host."),
+    "key_reused": (422, "The key belongs to a job that was made with another item."),
     "payload_refused": (422, "The item cannot be stored faithfully."),
     "caller_error": (400, "The request cannot be met as it is."),
     "rate_limited": (429, "The owner sends more requests than it may; Retry-After says when one is let in."),
