@@ -251,6 +251,17 @@ def test_dead_letters_are_discarded(app, works):
     assert app._session.opened.reader.books().failed == 6
 
 
+def test_without_a_filter_dead_letters_are_discarded_only_where_every_one_is_meant(app, works):
+    failed_run(app, works)
+    for chosen in ({}, {"pipeline": None}):
+        with pytest.raises(CallerError, match=r"means every dead letter of this store.*every=True"):
+            app.dead.discard(reason="no use", **chosen)
+    assert len(app.dead.list()) == 6
+    bulk = app.dead.discard(every=True, reason="no use")
+    assert (bulk.status, bulk.done) == (BulkStatus.DONE, 6)
+    assert app.dead.list() == []
+
+
 def test_one_dead_letter_is_found_driven_and_discarded_by_its_key(app, works):
     works.broken = {1, 2, 3}
     with app.working(concurrency=4):

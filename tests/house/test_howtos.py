@@ -46,6 +46,7 @@ ANSWERS = {
     },
 }
 ANSWERS["async_summaries"] = ANSWERS["summaries"]
+ODD = ({"error": {"message": "The server had an error", "type": "server_error"}}, "<html><body>Just a moment</body></html>")
 PIPES = dict.fromkeys(ANSWERS, "summaries") | {"async_summaries": "translations"}
 
 with Upstream() as upstream:
@@ -64,6 +65,10 @@ with Upstream() as upstream:
         failed = pipe.call("Tea is hot.", wait_s=30)
         assert len(upstream.requests) == len(failed.job.attempts()) == 2, failed
         print(name, attempt.tokens_in, attempt.tokens_out, attempt.cost_nusd)
+        for odd in ODD if "summaries" in name else ():  # what the OpenAI SDK hands on as if it were an answer
+            upstream.script(Answer(200, odd), Answer(200, answer, LEFT))
+            called = pipe.call("Tea is hot.", wait_s=30)
+            print(*(f"{one.status} {one.kind}" for one in called.job.attempts()), called.done, sep=", ")
         module.app.close()
 """
 
@@ -163,11 +168,17 @@ def test_the_stages_of_every_sdk_make_one_call_an_attempt_and_tell_what_it_used(
         timeout=240,
         check=False,
     )
+    odd = [
+        "retrying upstream_error, success None, True",
+        "retrying invalid_output, success None, True",
+    ]
     assert done.stdout.splitlines() == [
         "summaries 1000 100 450000",
+        *odd,
         "claude 1000 100 4500000",
         "gemini 1000 100 550000",
         "async_summaries 0 0 0",
+        *odd,
     ], done.stderr
 
 

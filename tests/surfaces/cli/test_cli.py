@@ -566,6 +566,44 @@ def test_jobs_are_listed_by_the_states_that_are_shown(shell, history):
     complains(both, 2, "state 'retrying' is a view of queued and is asked for alone")
 
 
+FILTERS = [
+    (("--label", "passed"), [1]),
+    (("--label", "PASSED"), []),
+    (("--stage", "one"), [4, 3, 2, 1]),
+    (("--kind", "network"), [3]),
+    (("--kind", "timeout"), []),
+    (("--stage", "one", "--kind", "network", "--state", "retrying"), [3]),
+    (("--label", "passed", "--state", "failed"), []),
+]
+
+
+@pytest.mark.parametrize(("words", "numbers"), FILTERS, ids=[" ".join(one) for one, _ in FILTERS])
+def test_jobs_are_listed_by_label_stage_and_kind(shell, history, words, numbers):
+    plain = shell("jobs", "list", *words).lines
+    assert [int(line.split()[0]) for line in plain[1:]] == numbers
+    assert numbers or plain[0].startswith("no jobs with ")
+    assert [job["no"] for job in shell("jobs", "list", "--json", *words).json] == numbers
+
+
+def test_jobs_are_not_listed_by_a_stage_or_kind_that_does_not_exist(shell, history):
+    complains(shell("jobs", "list", "--stage", "on"), 2, "no stage 'on'", "did you mean 'one'")
+    complains(shell("jobs", "list", "--kind", "netwerk"), 2, "did you mean 'network'")
+
+
+def test_a_job_that_has_succeeded_is_not_retried_and_what_to_do_instead_is_told(shell, history):
+    refused = shell("jobs", "retry", history[1])
+    complains(
+        refused,
+        2,
+        f"job {history[1]} is succeeded; only a failed job can be retried; "
+        "to have it done once more, enqueue its item again",
+    )
+    assert "another key" not in refused.err
+    keyed = shell.enqueue("5", "--key", "k").lines[0]
+    shell("jobs", "cancel", keyed)
+    complains(shell("jobs", "retry", keyed), 2, "is cancelled;", "again, under another key")
+
+
 def test_a_job_is_found_by_its_key(shell):
     (id,) = shell.enqueue("1", "--key", "order-1").lines
     shell.enqueue("2", "--key", "order-2")

@@ -213,6 +213,21 @@ def test_what_waits_is_run_now_by_filter_and_told_in_json(fresh):
     assert states(fresh, *late, *ready) == ["queued"] * 3
 
 
+@pytest.mark.parametrize("state", ["scheduled", "retrying"])
+def test_what_waits_is_run_now_by_the_state_that_is_shown(fresh, state):
+    ids = put(fresh, 1, 2, late=True)
+    with sqlite3.connect(fresh.url.removeprefix("sqlite:///")) as file:
+        file.execute("UPDATE perdure_jobs SET error_kind = 'network' WHERE id = ?", ids[:1])
+    assert states(fresh, *ids) == ["retrying", "scheduled"]
+    words = ("jobs", "run-now", "--state", state)
+    assert fresh(*words, "--dry-run") == f"1 job with state '{state}'\n"
+    assert fresh.json(*words, "--yes")["bulk"]["done"] == 1
+    left = {"scheduled": ["retrying", "queued"], "retrying": ["retrying", "scheduled"]}[state]
+    assert states(fresh, *ids) == left
+    assert fresh(*words, "--yes") == f"no waiting jobs with state '{state}'\n"
+    assert fresh.run("jobs", "run-now", "--state", "processing").exit_code == 2
+
+
 def test_dead_letters_are_retried_by_filter_with_payloads_by_key(office, tmp_path, monkeypatch):
     file = tmp_path / "fixed.jsonl"
     lines = [{"key": key, "payload": {"n": int(key) + 100}} for key in ("3", "11", "99")]

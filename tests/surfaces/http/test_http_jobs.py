@@ -5,6 +5,7 @@ import asyncio
 import httpx
 import pytest
 
+import perdure
 from perdure.http import asgi
 from tests.surfaces.http.conftest import on_both_stores, problem
 
@@ -175,6 +176,32 @@ def test_a_list_has_pages_and_says_how_many_are_active(client):
     assert ([one["id"] for one in first["jobs"]], first["active"]) == ([ids[2], ids[1]], 3)
     rest = ann.get("/api/jobs", params={"limit": 2, "cursor": first["next"]}).json()
     assert ([one["id"] for one in rest["jobs"]], rest["next"]) == ([ids[0]], None)
+
+
+@on_both_stores
+def test_jobs_are_listed_by_the_label_of_their_success(app, client):
+    @app.stage
+    def grade(item):
+        return perdure.Succeeded(item, label=item["grade"])
+
+    pipe = app.pipeline("grading", grade)
+    ids = {
+        who + grade: pipe.enqueue({"grade": grade}, owner=who).id
+        for who in ("ann", "bob")
+        for grade in ("good", "poor")
+    }
+    with app.working(concurrency=2):
+        for id in ids.values():
+            app.job(id).result(wait_s=30)
+    ann, admin = client(*EVERYTHING), client("admin", owner="")
+
+    def found(who, **asked):
+        return [one["id"] for one in who.get("/api/jobs", params=asked).json()["jobs"]]
+
+    assert found(ann, label="good") == [ids["anngood"]]
+    assert found(ann, label="good", state="succeeded", pipeline="grading") == [ids["anngood"]]
+    assert found(admin, label="poor") == [ids["bobpoor"], ids["annpoor"]]
+    assert found(ann, label="GOOD") == found(ann, label="good", state="failed") == []
 
 
 def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
