@@ -126,11 +126,11 @@ def job_named(reader: Reader, named: str) -> JobView:
     return found[0]
 
 
-def others_with_key(reader: Reader, named: str, found: JobView) -> list[str]:
-    """The ids of other jobs of no owner that have as their key what was named, where a number named this one."""
-    if not is_key(named) or named in (found.id, found.key):
+def others_with_key(reader: Reader, named: str, found: JobView, *, owner: str = "") -> list[str]:
+    """The ids of other jobs of this owner that have as their key what was named, where a number named this one."""
+    if not is_key(named) or named == found.id:
         return []
-    alike = reader.jobs(JobFilter(owner="", key=named), limit=_SAME_KEY_SHOWN)
+    alike = reader.jobs(JobFilter(owner=owner, key=named), limit=_SAME_KEY_SHOWN)
     return [one.id for one in alike if one.id != found.id]
 
 

@@ -88,6 +88,27 @@ def test_a_number_that_is_another_jobs_key_is_told(fresh):
     assert "with the key" not in fresh("jobs", "show", "2")
 
 
+@pytest.mark.parametrize("owner", ["", "ann"])
+def test_a_number_that_is_another_jobs_key_is_refused_before_a_deed(fresh, owner):
+    first, second = put(fresh, 1, late=True, owner=owner) + put(fresh, 2, key="1", owner=owner)
+    whose = ("--owner", owner) if owner else ()
+    said = f"1 is the number of job {first} and the key of job {second}; name the one that is meant by its id"
+    for verb in ("cancel", "retry", "run-now"):
+        assert fresh.error("jobs", verb, "1", *whose) == said
+        assert fresh.error("jobs", verb, "1", "--dry-run", *whose) == said
+    assert owner or fresh.error("dead", "retry", "1") == said
+    assert states(fresh, first, second) == ["scheduled", "queued"]
+    fresh("jobs", "run-now", first, *whose)
+    assert fresh("jobs", "cancel", "2", *whose).startswith(f"{second} is cancelled")
+    assert states(fresh, first, second) == ["queued", "cancelled"]
+
+
+def test_a_number_that_is_the_jobs_own_key_or_that_of_anothers_job_names_it(fresh):
+    (own,) = put(fresh, 1, key="1")
+    put(fresh, 2, key="1", owner="ann")
+    assert fresh("jobs", "cancel", "1").startswith(f"{own} is cancelled")
+
+
 def test_one_dead_letter_is_retried_with_a_corrected_item(office, tmp_path, monkeypatch):
     id = office.json("dead", "list")[0]["id"]
     file = tmp_path / "item.json"

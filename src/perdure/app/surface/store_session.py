@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from perdure.app.job_filters import job_named
+from perdure.app.job_filters import job_named, others_with_key
 from perdure.app.job_refs import JobRef, job_at
 from perdure.app.runs import Run
 from perdure.app.session.opening import open_store, settings_in_force
@@ -66,9 +66,16 @@ def run_at(session: Session, named: str) -> Run:
 
 
 def job_of(session: Session, job_id: str, *, owner: str | None = None) -> JobRef:
-    """One job, by id or number, or by a key that only one has, to be cancelled, run now or retried."""
+    """One job, by id or number, or by a key that only one has, to be cancelled, run now or retried.
+
+    A number that is another job's key is refused: a deed on the wrong job is worse than a question.
+    """
     reader = session.opened.reader
     job = job_named(reader, job_id) if owner is None else job_at(reader, job_id, owner)
+    if others := others_with_key(reader, job_id, job, owner=owner or ""):
+        raise CallerError(
+            f"{job_id} is the number of job {job.id} and the key of job {', '.join(others)}; name the one that is meant by its id"
+        )
     return JobRef(job.id, False, session, owner)
 
 
