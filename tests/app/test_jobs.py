@@ -120,7 +120,7 @@ def test_a_reference_shows_its_id_and_is_the_same_wherever_it_comes_from(app, wo
 def test_pipelines_and_bulk_operations_show_what_they_are(app, works):
     works.pipe.enqueue(Row(1))
     done = app.jobs.cancel(every=True)
-    assert repr(done) == f"<Redrive {done.id}, {done.view().status.value}>"
+    assert repr(done) == f"<bulk cancel {done.id}, {done.view().status.value}>"
     assert {app.dead.get_redrive(done.id)} == {done}
     assert repr(works.pipe) == f"<Pipeline {works.pipe.name!r}>"
 

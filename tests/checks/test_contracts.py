@@ -97,9 +97,13 @@ def test_a_schema_is_compiled_once_and_seen_anew_when_it_is_changed():
 
 
 BAD_SCHEMAS = [
-    ({"type": "strin"}, "cannot be used"),
-    ({"pattern": "("}, "cannot be used"),
-    ({"$ref": "#/nope"}, "cannot be used"),
+    ({"type": "strin"}, "cannot be used at type: "),
+    (
+        {"properties": {"a": {"anyOf": [{"type": "objekt"}]}}},
+        'at properties/a/anyOf/0/type: "objekt" ',
+    ),
+    ({"pattern": "("}, "cannot be used at pattern: "),
+    ({"$ref": "#/nope"}, "cannot be used: "),
     ({"$ref": "http://127.0.0.1:9/x"}, "cannot be used"),
     ({"const": 1j}, "is no JSON"),
 ]

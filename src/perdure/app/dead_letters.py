@@ -35,7 +35,7 @@ class Redrive:
         self._bulk = bulk
 
     def __repr__(self) -> str:
-        return f"<Redrive {self.id}, {self._bulk.status.value}>"
+        return f"<bulk {self._bulk.verb.value} {self.id}, {self._bulk.status.value}>"
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same operation, however they were come by."""

@@ -66,8 +66,10 @@ def _compile(schema: Any) -> Any:
     try:
         return jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
     except (ValueError, RecursionError) as error:
-        first = str(error).partition("\n")[0]
-        raise ConfigError(f"the JSON Schema cannot be used: {first[:_RULE_CHARS_MAX]}") from None
+        first = str(error).partition("\n")[0][:_RULE_CHARS_MAX]
+        at = "/".join(map(str, getattr(error, "instance_path", ())))[:_RULE_CHARS_MAX]
+        place = f" at {at}" if at else ""
+        raise ConfigError(f"the JSON Schema cannot be used{place}: {first}") from None
 
 
 def _rule(kind: Any) -> str:

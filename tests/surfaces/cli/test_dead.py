@@ -322,6 +322,13 @@ def test_without_a_worker_it_is_written_down_and_said_so(office):
     assert office("audit").endswith("clean\n")
 
 
+@pytest.mark.parametrize("option", ["--canary-share", "--failure-budget"])
+def test_a_share_that_is_written_as_a_percentage_is_told_as_it_is_to_be(office, option):
+    refused = office.run("dead", "redrive", "--all", option, "90%")
+    assert refused.exit_code == 2
+    assert f"'{option}': '90%' is a percentage; write the share: 0.9" in refused.stderr
+
+
 def test_one_is_retried_at_the_stage_where_it_failed(office):
     id = office.ids()[0]
     said = office("dead", "retry", id, "--reason", "once more", "--by", "bob")

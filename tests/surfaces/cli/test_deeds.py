@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.model.states import State
+from perdure import StageError
+from perdure.model.states import FailedReason, State
+from perdure.surfaces.cli.jobs import shown_at
 from tests.engine.kit import until
 from tests.surfaces.letters import module_in, office_at
 
@@ -78,6 +80,25 @@ def test_a_job_that_failed_and_stands_in_a_closed_lane_is_told_no_time(fresh):
     assert "  waits for stage one\n" in shown
     assert "stays queued, due or not, whatever an attempt says of its next try: queue" in shown
     assert "(to release it: perdure queues resume default" in shown
+
+
+def test_a_job_that_has_expired_is_told_with_its_deadline(fresh):
+    @fresh.app.stage
+    def ask(item):
+        raise StageError("network", "gone", wait_s=3_600)
+
+    pipe = fresh.app.pipeline("asking", ask)
+    late = pipe.enqueue(1, deadline_s=0.001, run_at=datetime.now(UTC))
+    ahead = pipe.enqueue(2, deadline_s=600)
+    with fresh.app.working(poll_s=0.02):
+        ends = [one.wait(wait_s=30) for one in (late, ahead)]
+    assert [one.failed_reason for one in ends] == [FailedReason.EXPIRED] * 2
+    for one, words in zip(ends, ("passed", "would pass before the next try:"), strict=True):
+        told = f"; its deadline {words} {shown_at(one.deadline_at)}\n"
+        assert f"  failed {shown_at(one.finished_at)}{told}" in fresh("jobs", "show", one.id)
+    (id,) = put(fresh, 1, deadline_s=600)
+    fresh("jobs", "cancel", id)
+    assert "deadline" not in fresh("jobs", "show", id)
 
 
 def test_a_number_that_is_another_jobs_key_is_told(fresh):

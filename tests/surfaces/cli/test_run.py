@@ -990,6 +990,7 @@ REFUSED = [
     (["refusing:p", "items.jsonl", "--new", "--name", "x"], "give one of them"),
     (["refusing:p", "items.jsonl", "--kind-budget", "timeout"], "write KIND=SHARE"),
     (["refusing:p", "items.jsonl", "--kind-budget", "timeout=2"], "a share from 0 to 1"),
+    (["refusing:p", "items.jsonl", "--failure-budget", "20%"], "write the share: 0.2"),
     (
         ["refusing:p", "items.jsonl", "--kind-budget", "timeot=0.2"],
         "--kind-budget 'timeot=0.2': there is no failure kind 'timeot'; did you mean 'timeout'? One of: ambiguous,",

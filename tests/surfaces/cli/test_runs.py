@@ -153,6 +153,11 @@ def test_a_run_is_paused_and_resumed_with_who_and_why(waiting):
 
 
 WRONG = [
+    (("--failure-budget", "20%"), "'20%' is a percentage; write the share: 0.2"),
+    (("--completed-at", "99.5 %"), "'99.5 %' is a percentage; write the share: 0.995"),
+    (("--partial-at", "150%"), "'150%' is not a valid float range"),
+    (("--kind-budget", "timeout=5%"), "with a share from 0 to 1, as in timeout=0.05"),
+    (("--kind-budget", "network=20%"), "with a share from 0 to 1, as in network=0.2"),
     (("--failure-budget", "7"), "'--failure-budget': 7.0 is not in the range 0<=x<=1"),
     (
         ("--kind-budget", "timeout"),

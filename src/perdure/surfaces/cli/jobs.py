@@ -11,7 +11,7 @@ from perdure.app.session.session import Session
 from perdure.app.surface.store_session import session_at, why_closed
 from perdure.model.limits import PAGE_ROWS_MAX
 from perdure.model.operations import LoggedDeed
-from perdure.model.states import AttemptStatus, State
+from perdure.model.states import AttemptStatus, FailedReason, State
 from perdure.model.views import AttemptView, JobView
 from perdure.surfaces.cli.filters import in_words, open_filtered
 from perdure.surfaces.cli.options import (
@@ -215,10 +215,20 @@ def _end_lines(job: JobView, *, held: bool) -> list[str]:
     if job.state is State.PROCESSING:
         lines.append(f"  runs stage {job.stage} on worker {job.worker}")
     if job.finished_at is not None:
-        lines.append(f"  {job.state.value} {shown_at(job.finished_at)}")
+        lines.append(
+            f"  {job.state.value} {shown_at(job.finished_at)}{_late(job, job.finished_at)}"
+        )
     if job.result_json is not None:
         lines.append(f"  result {shorten(job.result_json, _CHARS_MAX)}")
     return lines
+
+
+def _late(job: JobView, ended_at: datetime) -> str:
+    """Of a job that has expired, its deadline, which lies ahead where only the next try would have missed it."""
+    if job.failed_reason is not FailedReason.EXPIRED or job.deadline_at is None:
+        return ""
+    passed = "passed" if job.deadline_at <= ended_at else "would pass before the next try:"
+    return f"; its deadline {passed} {shown_at(job.deadline_at)}"
 
 
 def behind(session: Session, job: JobView) -> list[str]:

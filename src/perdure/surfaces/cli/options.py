@@ -18,7 +18,23 @@ from perdure.model.limits import PAGE_ROWS_MAX
 
 STORE_HELP = "URL of the store, as in sqlite:///work.db. Default: PERDURE_STORE, perdure.toml, else perdure.db."
 
-SHARE = click.FloatRange(0, 1)  # 0.1 is a tenth
+
+class ShareRange(click.FloatRange):
+    """A share from 0 to 1; who writes a percentage is told the share that it is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if share := share_of_percent(value):
+            self.fail(f"{value!r} is a percentage; write the share: {share}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def share_of_percent(value: object) -> str | None:
+    """The share that a percentage is, as it is to be written; None of anything else."""
+    found = re.fullmatch(r"\s*(\d{1,3}(\.\d{1,6})?)\s*%\s*", str(value), re.ASCII)
+    return f"{float(found[1]) / 100:g}" if found and float(found[1]) <= 100 else None
+
+
+SHARE = ShareRange(0, 1)  # 0.1 is a tenth
 
 _STORE = "perdure.store"
 _PASSWORD = "PASSWORD"  # noqa: S105 - what a person is to replace
@@ -119,8 +135,10 @@ def kind_budget(text: str) -> tuple[str, float]:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
+        told = share_of_percent(typed)
+        meant = f"{kind}={told}" if told else "timeout=0.05"
         raise CallerError(
-            f"--kind-budget is {text!r}; write KIND=SHARE with a share from 0 to 1, as in timeout=0.05"
+            f"--kind-budget is {text!r}; write KIND=SHARE with a share from 0 to 1, as in {meant}"
         )
     from perdure.app.job_filters import known_kind
 

@@ -21,6 +21,7 @@ from perdure.surfaces.cli.bulk_panel import (
 )
 from perdure.surfaces.cli.filters import chosen_words, filter_options, in_words
 from perdure.surfaces.cli.options import (
+    SHARE,
     act_on,
     command,
     echo_json,
@@ -52,7 +53,7 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 )
 @click.option(
     "--canary-share",
-    type=click.FloatRange(0, 1),
+    type=SHARE,
     default=0.9,
     show_default=True,
     help="How many of the canary must succeed.",
@@ -60,7 +61,7 @@ _ASKED_LATER = "whether their sources still exist is asked by the worker that dr
 @click.option("--rate", metavar="RATE", help="How many may begin, as in 100/min or 5/s.")
 @click.option(
     "--failure-budget",
-    type=click.FloatRange(0, 1),
+    type=SHARE,
     default=0.10,
     show_default=True,
     help="The share that may fail again before its run is aborted.",
