@@ -198,7 +198,7 @@ def test_a_name_makes_any_callable_a_stage(app_and_pipe):
 
 
 PUBLIC = [
-    "close", "dead", "every", "follow", "gate", "gate_async", "get_pipeline", "get_run", "job", "job_async", "jobs", "pipeline", "pipelines",
+    "close", "dead", "every", "follow", "following", "gate", "gate_async", "get_pipeline", "get_run", "job", "job_async", "jobs", "pipeline", "pipelines",
     "queue", "read_capture", "ready", "runs", "settings", "stage", "stats", "upstream", "url", "working",
 ]  # fmt: skip
 

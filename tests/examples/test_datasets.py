@@ -195,7 +195,8 @@ def test_a_key_that_was_withdrawn_aborts_the_run_early_and_says_rate_budget_and_
 
 def test_a_budget_and_a_check_interval_are_the_run_s_own(datasets):
     long = [line(number, "word " * PROMPT_CHARS_MAX) for number in range(2)]
-    run = datasets.feed("strict", [*long, *(line(n) for n in range(2, 120))], failure_budget=0.01, check_every=110)  # fmt: skip
+    lines = [*long, *(line(n) for n in range(2, 250))]  # many are left when the check comes
+    run = datasets.feed("strict", lines, failure_budget=0.01, check_every=110)
     with pytest.raises(RunAborted, match="the budget is 1 %"):
         run.wait(wait_s=WAIT_S)
     run.cancel()

@@ -601,7 +601,9 @@ def test_the_command_says_what_is_pending_and_changes_nothing(story, url):
     version = real(url)[-1].number
     done = story.perdure("db", "status")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(f": schema {version} of {version + 1}, pending: {step(url)}\n")
+    assert done.stdout.endswith(
+        f": schema {version} of {version + 1}, pending: {step(url)}; run: perdure db upgrade\n"
+    )
     told = json.loads(story.perdure("db", "status", "--json").stdout)
     assert told["pending"] == [step(url)]
     assert (dumped(url), shape(url)) == before

@@ -145,19 +145,25 @@ def test_a_role_without_rights_to_make_tables_is_refused_an_upgrade_with_advice(
         with pytest.raises(StoreDenied) as caught:
             attempt()
         assert "permission denied for schema perdure" in str(caught.value)
-        assert "have their owner run: perdure db upgrade" in str(caught.value)
+        assert "run: perdure db upgrade --store URL, with the URL of a role that may" in str(
+            caught.value
+        )
         assert stage.words["choose-another"] not in str(caught.value)
 
 
 def test_a_role_that_may_not_even_look_into_the_schema_is_told_the_same(ready):
     ready.say("REVOKE USAGE ON SCHEMA perdure FROM perdure_app;")
-    with pytest.raises(StoreDenied, match="have their owner run: perdure db upgrade"):
+    with pytest.raises(
+        StoreDenied, match="run: perdure db upgrade --store URL, with the URL of a role that may"
+    ):
         opened_by_app(ready.url(ready.app), VirtualClock())
 
 
 def test_a_role_without_any_schema_is_told_the_same(ready):
     ready.say("ALTER ROLE perdure_app IN DATABASE work SET search_path = nowhere;")
-    with pytest.raises(StoreDenied, match="have their owner run: perdure db upgrade"):
+    with pytest.raises(
+        StoreDenied, match="run: perdure db upgrade --store URL, with the URL of a role that may"
+    ):
         opened_by_app(ready.url(ready.app), VirtualClock())
 
 

@@ -226,7 +226,7 @@ def test_an_endpoint_that_names_an_object_says_that_it_may_not_be_there(one):
 # What a request may name besides its path. What names nothing of anybody's is plain; gates, queues and the audit log are
 # the operators', whom the cells above keep apart.
 PLAIN = {
-    "canary", "deadline_s", "dry_run", "failure_budget", "cost_max_usd", "for_time", "from_start", "item", "jobs", "kind",
+    "canary", "deadline_s", "dry_run", "failure_budget", "cost_max_usd", "for_time", "from_start", "item", "jobs", "kind", "label",
     "code", "limit", "live", "newer_than", "older_than", "pipeline", "Prefer", "priority", "rate", "reason", "run_at",
     "running", "since", "stage", "state", "subject", "audit-log cursor",
 }  # fmt: skip

@@ -30,8 +30,9 @@ CANARY = "canary-of-bob"
 DEED = Deed("test", "")
 PARTS = ("Traceback", "SELECT ", "sqlite3", "psycopg", ".py")  # of what is inside
 
-# What a document cannot say: an item that cannot be stored, a name that is none, a rate, an age, a moment, a cursor of nothing.
-MEANT = ("caller_error", "payload_refused", "cursor_too_old")
+# What a document cannot say: an item that cannot be stored, a name that is none, a rate, an age, a moment, a cursor of nothing,
+# a key that an earlier case has used for another item.
+MEANT = ("caller_error", "payload_refused", "cursor_too_old", "key_reused")
 WORDS = {
     "pipeline": ["shouting"],
     "kind": [None, "invalid_request"],
