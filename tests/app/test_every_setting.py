@@ -28,7 +28,7 @@ from perdure.engine.worker.worker import Worker
 from perdure.model.errors import CallerError, CursorTooOld, JobFailed, StoreBusy, StoreUnavailable
 from perdure.model.jobs import Claim, ClaimOrder
 from perdure.model.workers import NewWorker, Role
-from perdure.observers.log import flush_logs, log, write_logs
+from perdure.observers.log import flush_logs, write_logs
 from perdure.stores.opening import open_store
 from perdure.surfaces.cli.serve import serve
 from perdure.testing import VirtualClock
@@ -226,18 +226,11 @@ def what_is_left_of_the_feed(ground: Ground) -> object:
 
 
 def what_is_logged(ground: Ground) -> object:
-    before = list(log.handlers), log.level, log.propagate
-    try:
-        write_logs(form=ground.config.log_format, level=ground.config.log_level)
-        logging.getLogger("perdure").info("a word")
-        flush_logs()
-        text = ground.capsys.readouterr().err
-        return text.count("a word"), text.startswith("{")
-    finally:
-        for one in log.handlers:
-            one.close()
-        log.handlers[:], log.propagate = before[0], before[2]
-        log.setLevel(before[1])
+    write_logs(form=ground.config.log_format, level=ground.config.log_level)
+    logging.getLogger("perdure").info("a word")
+    flush_logs()
+    text = ground.capsys.readouterr().err
+    return text.count("a word"), text.startswith("{")
 
 
 def where_a_server_listens(ground: Ground) -> object:
@@ -298,6 +291,7 @@ WALK: dict[str, tuple[str, str, Callable[[Ground], object]]] = {
 }
 
 
+@pytest.mark.usefixtures("log")  # which a server, and a look at the log, set up for themselves
 @pytest.mark.parametrize("name", [one.name for one in SETTINGS])
 def test_every_setting_changes_an_outcome(name, tmp_path, monkeypatch, capsys, request):
     one, other, look = WALK[name]
