@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.model.nouns import replace
 from perdure.rules.gate.pace_trouble import CALM, Trouble
 from tests.rules.gate.gate_kit import at
 
@@ -96,3 +97,21 @@ def test_a_fall_keeps_what_is_known_and_says_until_when_the_pace_stands():
     assert known.after_fall(at(10), 5.0) == Trouble(0.3, 0.2, at(10), at(15))
     assert known.after_call(False, at(0)).fell_at == at(1)
     assert known.after_call(False, at(0)).still_until == at(2)
+
+
+# A spell, and its end.
+
+
+@pytest.mark.parametrize(("noise", "calls"), [(0.5, 7), (0.3, 13), (0.15, 29)])
+def test_a_spell_is_over_when_chance_would_hardly_let_so_many_calls_pass(noise, calls):
+    """At half of the calls 0.5^7 is less than one in a hundred."""
+    spell = Trouble(noise=noise)
+    passed = [spell]
+    for _ in range(calls):
+        passed.append(replace(passed[-1], noise=noise).after_call(False, at(0)))
+    assert [one.is_over for one in passed[-2:]] == [False, True]
+    assert not after(passed[-1], True).is_over  # one more, and it lasts
+
+
+def test_little_noise_is_no_spell_that_could_end():
+    assert not after(Trouble(noise=0.149), *[False] * 1_000).is_over

@@ -117,6 +117,32 @@ def test_refusals_that_stay_when_calls_are_fewer_are_learned_as_noise():
     assert pace.limit.fell_at == START  # nobody slowed down for them
 
 
+def crawling(noise, *, knee=None):
+    """A call in two seconds, after a spell in which so many were refused at any speed."""
+    limit = Trouble(share=0.5, noise=noise, fell_at=START, still_until=at(1_000))
+    return paced(0.5, limit=limit, knee=knee, room=None)
+
+
+def admitted_until(pace, calls):
+    for n in range(1, calls + 1):
+        pace = after_starts(pace, STANDARD, 1, at(2 * n))
+        pace = after_answer(pace, STANDARD, sent_at=at(2 * n), now=at(2 * n + 0.02))
+    return pace
+
+
+def test_after_a_spell_a_few_admitted_calls_end_the_crawl():
+    """The rate would stand still for minutes; that the spell lasts is less likely than one in a hundred."""
+    over = admitted_until(crawling(0.5), 8)
+    assert (over.rate_per_s, over.refused_per_s, over.limit) == (None, 0.0, Trouble())
+    assert admitted_until(crawling(0.5), 4).rate_per_s == 0.5
+    assert admitted_until(crawling(0.5, knee=6.0), 8).knee == 6.0  # what it could bear is kept
+    assert admitted_until(over, 5).allowance == over.allowance + 5  # it starts slowly
+
+
+def test_after_a_limit_that_was_met_no_run_of_answers_ends_the_pace():
+    assert admitted_until(crawling(0.1), 200).rate_per_s is not None
+
+
 def test_a_burst_of_refusals_makes_a_pace_fall_whatever_was_noise():
     pace = paced(20.0, admitted=100.0, limit=Trouble(noise=0.05), in_flight=50)
     fell = refused_often(pace, 1.0, isolated=False)

@@ -5,8 +5,7 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
 
 * **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
   every round trip, however long that is; no rate is needed, and no clock. After an outage it goes up to the rate of
-  before. While fewer than ten were admitted, refusals only halve what may be in flight: the rate of so few calls is
-  that of the start itself.
+  before. While fewer than ten were admitted, refusals only halve what may be in flight: their rate is the start's own.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
   the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
@@ -16,7 +15,8 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
-  our speed. It is learned while the pace stands still after a fall, and nobody slows down for it.
+  our speed. It is learned while the pace stands still after a fall, and nobody slows down for it. A spell of much
+  noise is over when chance would let so many calls in a row pass once in a hundred times: then slow start again.
 * **Measured** are admitted calls per second of the time in which calls were in flight or the pace itself
   kept the next one waiting, the recent past weighing more. Neither an idle hour nor a held gate makes
   an upstream look slow; but a worker whose share is one call in two seconds must not take its calls'
@@ -208,6 +208,9 @@ def after_answer(
         limit=pace.limit.after_call(False, sent_at),
         strain=pace.strain.after_call(False, sent_at),
     )
+    if rate is not None and pace.limit.is_over:
+        calls = float(max(pace.in_flight, settings.start_calls))
+        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=CALM)
     return pace if room is None else _keep_room(pace, room, settings, now)
 
 

@@ -10,28 +10,39 @@ _LATEST = 1 / 20  # the weight of one call among the latest
 _NOISE = 1 / 40  # the same for what is learned of noise from a call that went well
 _CHANCE = 2.0  # times the noise may be met more often by chance; of hardly any noise that is little
 _FADES = 0.98  # noise is forgotten with each call that goes well at another speed
+_SPELL = 0.15  # so much noise may be a spell; that is over
+_LUCK = 0.01  # when so many calls in a row would pass by chance only once in a hundred times
 
 
 class Trouble(Struct, frozen=True):
     """Its ``share`` of the latest calls, and how much of that is ``noise``: what stays when calls are fewer.
 
     The pace fell for it at ``fell_at``, and until ``still_until`` stands still, to see whether that is of use.
+    ``luck`` is the chance that in a spell as many calls in a row went well as now.
     """
 
     share: float = 0.0
     noise: float = 0.0
     fell_at: datetime | None = None
     still_until: datetime | None = None
+    luck: float = 1.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there was a spell of it, and it would be a wonder if that still lasted."""
+        return self.luck < _LUCK
 
     def after_call(self, met: bool, sent_at: datetime) -> "Trouble":
         """A call has ended, and met this or not."""
         share = self.share + (met - self.share) * _LATEST
         noise = self.noise
+        spell = noise if noise >= _SPELL else 0.0
+        luck = 1.0 if met else self.luck * (1.0 - spell)
         if self.stands(sent_at):
             noise += (met - noise) * (_LATEST if met else _NOISE)
         elif not met:
             noise *= _FADES
-        return replace(self, share=share, noise=noise)
+        return replace(self, share=share, noise=noise, luck=luck)
 
     def stands(self, sent_at: datetime) -> bool:
         """Whether a call was sent after the pace fell, and before it rose again."""
