@@ -54,6 +54,7 @@ def pipe() -> Iterator[Pipe]:
 def queue_to(log, pipe) -> Iterator[Callable[..., LogQueue]]:
     """Makes the log write to a stream, by a queue; its thread has ended before a pipe is closed."""
     made: list[LogQueue] = []
+    before = set(threading.enumerate())
 
     def make(
         stream: LogStream, formatter: logging.Formatter | None = None, kind=LogQueue, **more: object
@@ -68,6 +69,8 @@ def queue_to(log, pipe) -> Iterator[Callable[..., LogQueue]]:
     pipe.hang_up()
     for one in made:
         one.close()
-    for thread in threading.enumerate():  # also those of a queue that the test has closed
+    for thread in (
+        set(threading.enumerate()) - before
+    ):  # also those of a queue that the test has closed
         if thread.name == "perdure-log":
             thread.join()
