@@ -164,6 +164,16 @@ def s3(
     return server
 
 
+@pytest.fixture(autouse=True)
+def _store_named_by_nobody() -> Iterator[None]:
+    """A command that is given a store names it to its whole process, which here goes on."""
+    before = os.environ.get("PERDURE_STORE")
+    yield
+    os.environ.pop("PERDURE_STORE", None)
+    if before is not None:
+        os.environ["PERDURE_STORE"] = before
+
+
 @pytest.fixture
 def log() -> Iterator[logging.Logger]:
     """The logger of Perdure, put back as it was."""
