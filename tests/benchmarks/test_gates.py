@@ -50,6 +50,7 @@ def test_a_probe_that_finds_no_job_is_refused(places):
         empty.close()
 
 
+@pytest.mark.long
 def test_the_whole_of_it_makes_tables_and_json(postgres, tmp_path, monkeypatch, capsys):
     written = tmp_path / "gates.json"
     monkeypatch.setattr(

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import start
 
 
+@pytest.mark.long
 def test_the_whole_of_it_makes_a_table_and_json(tmp_path, monkeypatch, capsys):
     written = tmp_path / "start.json"
     monkeypatch.setattr(sys, "argv", ["start.py", "--quick", "--json", str(written)])
