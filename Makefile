@@ -3,8 +3,8 @@
 STAMP := .venv/.ready-$(shell pwd | cksum | cut -d' ' -f1)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# Stories start processes of their own and mostly wait for them: five at once keep two cores busy.
-PARALLEL := -n 5 --dist worksteal
+# Stories start processes of their own and mostly wait for them: six at once keep two cores busy.
+PARALLEL := -n 6 --dist worksteal
 # The long ones work their processes hard, but some of them wait: three at once leave no core without work.
 PARALLEL_LONG := -n 3 --dist worksteal
 # Without the tests that no PostgreSQL has a part in.

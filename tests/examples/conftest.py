@@ -37,13 +37,17 @@ def quiet_converter(make_converter_trial) -> Iterator[Trial]:
 
 
 @pytest.fixture(scope="session")
-def shared_converter(make_converter_trial) -> Iterator[Trial]:
-    """One with a worker, for all tests of this process; its breaker is too patient for what they do."""
-    with (
-        make_converter_trial(CIRCUIT_WINDOW="1000", CIRCUIT_FAIL_THRESHOLD="1") as trial,
-        trial.working(),
-    ):
+def patient_converter(make_converter_trial) -> Iterator[Trial]:
+    """One for all tests of this process; its breaker is too patient for what they do."""
+    with make_converter_trial(CIRCUIT_WINDOW="1000", CIRCUIT_FAIL_THRESHOLD="1") as trial:
         yield trial
+
+
+@pytest.fixture(scope="module")
+def shared_converter(patient_converter) -> Iterator[Trial]:
+    """The same with a worker, whose threads the tests of other files must not meet."""
+    with patient_converter.working():
+        yield patient_converter
 
 
 @pytest.fixture
