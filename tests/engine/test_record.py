@@ -207,6 +207,16 @@ def test_a_suspect_stays_one_while_a_later_stage_counts_the_crashes_of_the_whole
     assert recorded(retry(Counted.CRASHES), claim=later, line=line).isolation == 2
 
 
+def test_a_suspect_of_two_stages_is_alone_where_their_crashes_are_counted_together():
+    """One crash in each of two stages, neither of which counts the other's: the third failed the job among others."""
+    stages = (stage("one"), stage("two"), stage("three", policy=Policy("j", scope="job")))
+    line = LaidPipeline("p", "q", "c", stages, {"one": 11, "two": 22, "three": 33})
+    some = {"past": Counters(crashes=1), "counters": Counters(starts=2, crashes=1)}
+    claim = claim_of(stage="two", isolation=1, **some)
+    record = recorded(SUCCEED, claim=claim, carry_on=True, line=line)
+    assert (record.stage, record.isolation, record.reclaim) == ("three", 2, False)
+
+
 def test_under_a_policy_for_the_whole_job_a_suspect_stays_one():
     by_job = Policy("j", scope="job")
     line = LaidPipeline(

@@ -178,8 +178,8 @@ def _success_record(ending: Ending, decision: Succeed, laid: LaidPipeline, stage
         result = {"result_json": decision.value_json, "label": decision.label}
         age_s = claim.age_s(ending.elapsed_s)
         return _record(claim, Move.SUCCEED, State.SUCCEEDED, attempt=attempt, age_s=age_s, **result)
-    past = claim.past.plus(claim.counters)
-    isolation = claim.isolation if claim.isolation and laid.counts_past(following) else 0
+    past, kept = claim.past.plus(claim.counters), claim.isolation and laid.counts_past(following)
+    isolation = max(claim.isolation, min(past.crashes, 2)) if kept else 0
     carry_on = ending.carry_on and isolation == claim.isolation == 0
     return _record(
         claim,
