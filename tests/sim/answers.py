@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from perdure.engine.gates.traffic import window_in
 from perdure.engine.gates.upstreams import DeclaredUpstream
-from perdure.model.errors import StageError, StoreUnavailable
+from perdure.model.errors import StageError
 from perdure.model.gates import GateLook
 from perdure.model.kinds import Sign
 from perdure.model.signals import Succeeded
@@ -51,11 +51,11 @@ def signs_of(end: object) -> frozenset[Sign]:
             return BAD if status >= 500 else GOOD
         case StageError(kind=kind):
             return _BY_KIND[str(kind)]
-        case ConnectionResetError() | StoreUnavailable():
+        case ConnectionResetError():
             return BAD
         case asyncio.CancelledError():
             return STOPPED
-    return NEITHER
+    return NEITHER  # our own store that is away, too: that is no word of the upstream's
 
 
 def is_turned_away(end: object) -> bool:
