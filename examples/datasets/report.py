@@ -22,6 +22,7 @@ from perdure import PerdureError, Run
 HISTORY = Path(__file__).with_name("history")
 WIDTH, BAR, NAMES = 640, 18, 150  # pixels
 SUMMED = ("calls", "their calls", "unheard", "charged", "they charged", "usd", "their usd")
+USD_DIGITS = 6  # what is beyond is rounding
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -60,13 +61,17 @@ def disputes(lines: Rows) -> list[str]:
     """What a bill says that our history cannot explain.
 
     They charge for answers that never reached us, so they may have charged for more calls than we know of, but for no more than
-    those that nobody heard an answer to.
+    those that nobody heard an answer to. Where they charged for none of these, the dollars are the same.
     """
     sums, found = lines[-1], []
     if not sums["calls"] - sums["unheard"] <= sums["their calls"] <= sums["calls"]:
         found.append(f"{sums['calls']} calls are ours, {sums['their calls']} theirs")
-    if not 0 <= sums["they charged"] - sums["charged"] <= sums["unheard"]:
+    more = sums["they charged"] - sums["charged"]
+    if not 0 <= more <= sums["unheard"]:
         found.append(f"{sums['charged']} calls cost us, they charged {sums['they charged']}")
+    dearer = round(sums["their usd"] - sums["usd"], USD_DIGITS)
+    if dearer < 0 or (dearer and not more):
+        found.append(f"our calls cost {sums['usd']:g} USD, they charged {sums['their usd']:g} USD")
     return found
 
 
@@ -94,8 +99,9 @@ def table(rows: Rows) -> str:
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
-def page(run: Run, bill: Rows, said: Sequence[str]) -> str:
-    """The report, with what is to be said of the bill."""
+def page(run: Run, bill: Rows, *, checked: bool) -> str:
+    """The report; where the bill was checked against the provider's count, with what is to be said of it."""
+    said = (disputes(bill) or ["The bill is explained."]) if checked else []
     stages = ask("stages", run=run.no)
     retries = {f"{one['retries']} retries": one["samples"] for one in ask("retries", run=run.no)}
     errors = {one["kind"]: int(one["attempts"]) for one in ask("errors", run=run.no)}
@@ -125,22 +131,21 @@ def main() -> int:
     options.add_argument("--usage", help="the provider's own count: a URL or a file")
     options.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     asked = options.parse_args()
-    usage, found = {}, []
+    checked, usage = asked.usage is not None, {}
     try:
         run = app.get_run(asked.name)
-        if asked.usage:
+        if checked:
             where = asked.usage if "://" in asked.usage else Path(asked.usage).resolve().as_uri()
             with urlopen(where, timeout=60.0) as answer:
                 usage = json.load(answer)
         bill = reconcile(ask("billing", run=run.no), usage)
-        found = disputes(bill) if asked.usage else []
-        said = found or (["The bill is explained."] if asked.usage else [])
-        asked.output.write_text(page(run, bill, said))
+        asked.output.write_text(page(run, bill, checked=checked))
     except (PerdureError, OSError, ValueError) as wrong:
         print(f"report: {wrong}", file=sys.stderr)
         return 2
     for one in bill:
         print("  ".join(f"{name} {value}" for name, value in one.items()))
+    found = disputes(bill) if checked else []
     for one in found:
         print(one)
     return 1 if found else 0

@@ -140,18 +140,22 @@ def test_who_is_nobody_or_means_to_be_somebody_else_is_refused(front, acme, data
     assert code(datasets.headers("reader", "read"), "POST") == (403, "forbidden")
 
 
-def test_bad_requests_are_told_in_a_sentence(front, acme):
-    def code(method: str, path: str, **sent: object) -> tuple[int, str]:
+def test_bad_requests_are_told_in_a_sentence_that_names_what_is_wrong(front, acme):
+    def code(method: str, path: str, names: str = "", **sent: object) -> tuple[int, str]:
         answer = front.request(method, path, headers=acme, **sent)
+        assert names in answer.json()["detail"]
         return answer.status_code, answer.json()["code"]
 
-    assert code("POST", "/v1/datasets", json={"name": "../x"}) == (400, "bad_request")
-    assert code("POST", "/v1/datasets", json={"name": "x", "failure_budget": 7}) == (400, "bad_request")  # fmt: skip
-    assert code("POST", "/v1/datasets", content=b"{") == (400, "bad_request")
+    bad = (400, "bad_request")
+    assert code("POST", "/v1/datasets", "$.name", json={"name": "../x"}) == bad
+    asked = {"name": "x", "failure_budget": 7}
+    assert code("POST", "/v1/datasets", "$.failure_budget", json=asked) == bad
+    assert code("POST", "/v1/datasets", "truncated", content=b"{") == bad
     assert code("POST", "/v1/datasets", content=b" " * 8_000_001) == (413, "too_large")
     assert code("GET", "/v1/datasets/nothing") == (404, "not_found")
     id = begin(front, acme, "odd", note(1))
-    assert code("GET", f"/v1/samples?dataset={id}&status=gone") == (400, "bad_request")
-    assert code("GET", f"/v1/samples?dataset={id}&limit=-1") == (400, "bad_request")
+    assert code("GET", f"/v1/samples?dataset={id}&status=gone", "$.status") == bad
+    assert code("GET", f"/v1/samples?dataset={id}&limit=-1", "$.limit") == bad
+    assert code("GET", f"/v1/datasets/{id}/slices?offset=x", "$.offset") == bad
     body = {"dataset": id, "samples": [{"text": "No id at all, but a text."}]}
-    assert code("POST", "/v1/samples", json=body) == (400, "sample_without_id")
+    assert code("POST", "/v1/samples", "id", json=body) == (400, "sample_without_id")

@@ -1,5 +1,7 @@
 """The history in SQL and as pictures, and a provider's bill against it."""
 
+import json
+import sys
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
@@ -68,24 +70,64 @@ def test_the_bill_is_explained_to_the_answer_that_was_lost(datasets, told):
     assert datasets.report.disputes(lines) == []
 
 
+def wrong_bills(theirs):
+    """Bills that do not add up: a call more, one charged more, a dollar less for the same calls, and nothing at all."""
+    first = theirs["1"]
+    for name, more in (("calls", 1), ("charged", 1), ("cost_usd", -1)):
+        yield {**theirs, "1": {**first, name: first[name] + more}}
+    yield {}
+
+
 def test_a_bill_that_history_cannot_explain_is_disputed(datasets, told):
     ours, theirs = datasets.report.ask("billing", run=told.no), datasets.provider.usage("told/")
-    more = {**theirs, "1": {**theirs["1"], "calls": theirs["1"]["calls"] + 1}}
-    dearer = {**theirs, "1": {**theirs["1"], "charged": theirs["1"]["charged"] + 1}}
-    for bill in (more, dearer, {}):
-        assert len(datasets.report.disputes(datasets.report.reconcile(ours, bill))) >= 1
+    for bill in wrong_bills(theirs):
+        assert len(datasets.report.disputes(datasets.report.reconcile(ours, bill))) >= 1, bill
 
 
-def test_the_report_has_four_pictures_that_are_well_formed(datasets, told):
-    report = datasets.report
-    bill = report.reconcile(report.ask("billing", run=told.no), datasets.provider.usage("told/"))
-    page = report.page(told, bill, ["The bill is explained."])
+def test_where_every_answer_was_heard_the_dollars_are_the_same(datasets):
+    ours = [{"number": 1, "calls": 2, "charged": 2, "unheard": 0, "cost_usd": 0.25}]
+    theirs = {"1": {"calls": 2, "charged": 2, "cost_usd": 0.25}}
+    disputes, reconcile = datasets.report.disputes, datasets.report.reconcile
+    assert disputes(reconcile(ours, theirs)) == []
+    for usd in (0.26, 0.24):
+        dearer = {"1": {**theirs["1"], "cost_usd": usd}}
+        said = [f"our calls cost 0.25 USD, they charged {usd:g} USD"]
+        assert disputes(reconcile(ours, dearer)) == said
+
+
+def test_the_report_has_four_pictures_that_are_well_formed_and_says_what_the_bill_comes_to(
+    datasets, told
+):
+    page = written(datasets, told, datasets.provider.usage("told/"))
     pictures = page.split("<svg")[1:]
     assert len(pictures) == 4
     for one in pictures:
         root = ET.fromstring("<svg" + one.partition("</svg>")[0] + "</svg>")
         assert len(root.findall("{*}rect")) >= 3
     assert "The bill is explained." in page
+    assert "The bill is explained." not in written(datasets, told, {}, checked=False)
+
+
+def test_the_report_says_that_a_bill_does_not_add_up_and_ends_with_1(
+    datasets, told, tmp_path, monkeypatch, capsys
+):
+    for number, bill in enumerate(wrong_bills(datasets.provider.usage("told/"))):
+        page = written(datasets, told, bill)
+        assert "The bill is explained." not in page
+        usage, report = tmp_path / f"{number}.json", tmp_path / f"{number}.html"
+        usage.write_text(json.dumps(bill))
+        monkeypatch.setattr(sys, "argv", ["report", "told", "--usage", str(usage), "-o", str(report)])  # fmt: skip
+        assert datasets.report.main() == 1
+        dispute = capsys.readouterr().out.splitlines()[-1]
+        assert report.read_text() == page
+        assert f"<p>{dispute}</p>" in page
+
+
+def written(datasets, run, usage, *, checked: bool = True) -> str:
+    """The report of a run with a provider's count."""
+    report = datasets.report
+    bill = report.reconcile(report.ask("billing", run=run.no), usage)
+    return report.page(run, bill, checked=checked)
 
 
 def test_the_questions_can_be_asked_of_postgresql_too(datasets, postgres, template, monkeypatch):
