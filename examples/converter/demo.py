@@ -138,6 +138,8 @@ class BadDay:
         # For those who look on: it has begun, all files have ended, and it may come down.
         self.begun, self.settled, self.may_end = (threading.Event() for _ in range(3))
         self.may_end.set()
+        # Whether they have seen a file in a state; the day waits for them where such files stay as they are.
+        self.is_seen: Callable[[str], bool] = lambda _: True
 
     def live(self) -> Ended:
         """From the start of the first part to the end of the last."""
@@ -176,6 +178,7 @@ class BadDay:
         self._parts.kill("gateway")
         self._upload(quarter[1])
         self._wait("the queue is held", self._is_held)
+        self._wait("files are seen to wait", lambda: self.is_seen("queued"))
         self._say("the queue is held; the gateway is started again")
         self._start_gateway()
         self._wait("it flows", lambda: not self._is_held())
@@ -209,6 +212,7 @@ class BadDay:
             return next((one for one in WORKERS if pids & set(self._parts.pids(one))), None)
 
         self._wait("a call hangs", lambda: self._traffic()["faults"].get("hung", 0) > 0)
+        self._wait("a file is seen in work", lambda: self.is_seen("processing"))
         self._wait("a worker has a file in hand", lambda: holder() is not None)
         victim = holder()
         assert victim is not None

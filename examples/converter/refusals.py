@@ -1,6 +1,7 @@
 """What is refused: the ten public codes, each with a status and the one line that people read, and how an answer says it."""
 
 import logging
+from collections.abc import Mapping
 
 import psycopg
 from starlette.exceptions import HTTPException
@@ -40,6 +41,7 @@ class Refused(Exception):
     def __init__(self, code: str, line: str = "", *, status: int | None = None) -> None:
         super().__init__(code)
         self.error, self.status = error_of(code, line), status or CODES[code][0]
+        self.headers: Mapping[str, str] = {}
 
 
 def wants_page(request: Request) -> bool:
@@ -54,17 +56,18 @@ async def refuse(request: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException):  # what is no endpoint, or no form
         code = "FORBIDDEN" if error.status_code == 404 else "UNKNOWN"
         refused = Refused(code, error.detail, status=error.status_code)
+        refused.headers = error.headers or {}  # of a wrong method, those that there are
     elif isinstance(error, AWAY):
         log.warning("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
         refused = Refused("IO_ERROR")
     else:  # a defect of ours; the server logs it
         refused = Refused("UNKNOWN")
     if not wants_page(request):
-        return JSONResponse({"error": refused.error}, refused.status)
+        return JSONResponse({"error": refused.error}, refused.status, refused.headers)
     if request.method == "POST":
         return RedirectResponse(f"/?refused={refused.error['code']}", 303)
     page = PAGES.get_template("refused.html").render(refused.error)
-    return HTMLResponse(page, refused.status)
+    return HTMLResponse(page, refused.status, refused.headers)
 
 
 HANDLERS = dict.fromkeys((Refused, HTTPException, *AWAY, Exception), refuse)

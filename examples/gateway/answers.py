@@ -43,7 +43,9 @@ def as_json(told: object, status: int = 200, *, request: Request, **headers: str
 
 async def tell_failure(request: Request, failure: Exception) -> Response:
     """An error as the schema has it; what nobody expected, or breaks the schema, is an INTERNAL_ERROR."""
+    headers = {}
     if isinstance(failure, HTTPException):
+        headers.update(failure.headers or {})  # of a wrong method, those that there are
         failure = AIFailure("INVALID_REQUEST", "There is no such endpoint.", http_status=failure.status_code)  # fmt: skip
     if not isinstance(failure, AIFailure):
         failure = AIFailure("INTERNAL_ERROR", "Something went wrong inside.")
@@ -51,7 +53,6 @@ async def tell_failure(request: Request, failure: Exception) -> Response:
     alarm = logging.ERROR if error.code in ("CONFIG_MISSING", "INTERNAL_ERROR") else logging.INFO
     broken = f" in place of a broken {failure.code}" if error.code != failure.code else ""
     log.log(alarm, "request %s: %s%s", error.id, error.code, broken)
-    headers = {}
     if isinstance(error.retry_after_ms, int):
         headers["retry-after"] = str(-(-error.retry_after_ms // 1_000))
     return as_json({"error": error}, error.http_status, request=request, **headers)

@@ -457,6 +457,15 @@ def test_there_are_ten_codes_each_with_one_line_and_no_other_gets_out(quiet):
         assert error_in(answer)[1] in CODES
 
 
+def test_a_wrong_method_is_answered_with_those_that_there_are(quiet):
+    ann = quiet.user()
+    for accept in ("application/json", "text/html"):
+        answer = ann.put("/api/upload", headers={"accept": accept})
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert error_in(ann.delete("/api/jobs")) == (405, "UNKNOWN")
+    assert set(ann.delete("/api/jobs").headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
 def test_a_broken_pdf_is_the_converter_s_to_refuse(converter):
     ann = converter.user()
     job_id = ann.upload(BROKEN_PDF)

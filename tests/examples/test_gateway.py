@@ -181,6 +181,13 @@ def test_what_is_not_there_is_told_in_the_schema_too(system):
         assert error_in(answer)["httpStatus"] == 404
 
 
+def test_a_wrong_method_is_answered_with_those_that_there_are(system):
+    path = "/v1/ai/generate-text"
+    for answer in (httpx2.get(f"{system.gateway}{path}"), system.api.get(path)):
+        assert error_in(answer)["httpStatus"] == 405
+        assert answer.headers["allow"] == "POST"
+
+
 def test_an_id_that_is_not_sane_is_replaced(system):
     for told in ("bad id", "x" * 65, ""):
         answer = system.api.get("/nothing", headers={"x-request-id": told})
