@@ -18,10 +18,11 @@ import msgspec
 
 from perdure import PerdureError
 
+from . import runs
 from .app import Verifier, make_verifier, write_save
 from .errors import FINAL, RATE_LIMITED, RETRYABLE
 from .replay import Verdict
-from .runs import STATUSES, Chosen, RunRow, all_runs, clean_up, find_run, in_line, last_poll, reset
+from .runs import STATUSES, RunRow, all_runs, find_run, runs_meant
 from .settings import read_settings
 
 TECHNICAL = 20
@@ -42,18 +43,19 @@ force = click.option("--force", is_flag=True, help="Do not ask.")
 dry_run = click.option("--dry-run", is_flag=True, help="Only say what is meant.")
 clear_error = click.option("--clear-error", is_flag=True, help="Of one that waits: begin at zero.")
 run_id = click.argument("run_id", metavar="RUN")
+CLASSES = click.Choice([FINAL, RETRYABLE, RATE_LIMITED])
 FILTERS = (
-    click.option("--older-than", metavar="AGE", callback=age_s, help="By their last move: 12h."),
+    click.option("--older-than", "older_than_s", metavar="AGE", callback=age_s, help="As 12h."),
     click.option("--text", help="What the error's message has in it."),
-    click.option("--class", "error_class", type=click.Choice([FINAL, RETRYABLE, RATE_LIMITED])),
-    click.option("--category"),
-    click.option("--game"),
+    click.option("--class", "error_class", multiple=True, type=CLASSES),
+    click.option("--category", multiple=True),
+    click.option("--game", multiple=True),
     click.option("--status", multiple=True, type=click.Choice(STATUSES)),
 )
 
 
 def filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which runs are meant; the command gets them as the fields of `Chosen`."""
+    """The options that say which runs are meant; the command gets them as those of `runs_meant`."""
     for option in FILTERS:
         command = option(command)
     return command
@@ -150,14 +152,14 @@ def conclude(verdict: Verdict) -> NoReturn:
 @as_json
 def list_runs(limit: int, as_json: bool, **chosen: Any) -> None:
     """List runs, those that were found last first."""
-    tell_runs(Chosen(**chosen).among(opened())[:limit], as_json=as_json)
+    tell_runs(runs_meant(opened(), **chosen)[:limit], as_json=as_json)
 
 
 @query.command()
 @as_json
 def queue(as_json: bool) -> None:
     """List what is to be done, in the order in which it will be."""
-    tell_runs(in_line(opened()), as_json=as_json)
+    tell_runs(runs.in_line(opened()), as_json=as_json)
 
 
 @query.command()
@@ -181,7 +183,7 @@ def show(run_id: str, as_json: bool) -> None:
 def stats(as_json: bool) -> None:
     """Count runs: by status, by category, and errors by class; and say how the last poll went."""
     verifier = opened()
-    rows, polled = list(all_runs(verifier)), last_poll(verifier)
+    rows, polled = list(all_runs(verifier)), runs.last_poll(verifier)
     errors = [row for row in rows if row.status == "error"]
     counted = {
         "status": dict.fromkeys(STATUSES, 0) | Counter(row.status for row in rows),
@@ -204,13 +206,13 @@ def stats(as_json: bool) -> None:
 def errors(as_json: bool, **chosen: Any) -> None:
     """Group errors by class and variant, with one run of each."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for row in Chosen(**chosen).among(opened()):
+    for row in runs_meant(opened(), **chosen):
         if row.status == "error":
             variant = str(row.error_message).partition(": ")[0]
             groups.setdefault((str(row.error_class), variant), []).append(row.run_id)
     told = [
-        {"class": one, "variant": variant, "runs": len(runs), "example": runs[0]}
-        for (one, variant), runs in sorted(groups.items())
+        {"class": one, "variant": variant, "runs": len(ids), "example": ids[0]}
+        for (one, variant), ids in sorted(groups.items())
     ]
     line = "{runs:5}  {class:12} {variant:26} as {example}"
     tell(told, [line.format(**group) for group in told], as_json=as_json)
@@ -234,17 +236,17 @@ def reset_run(run_id: str, clear_error: bool, force: bool) -> None:
 @force
 def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> None:
     """Have all runs verified again that are meant; those in work are left alone. Without a filter, errors are meant."""
-    verifier, meant = opened(), Chosen(**chosen)
-    meant = Chosen(status=("error",)) if meant == Chosen() else meant
-    open_now = ("discovered", "processing")
-    rows = [row for row in meant.among(verifier) if row.status not in open_now]
+    verifier, open_now = opened(), ("discovered", "processing")
+    if not any(chosen.values()):
+        chosen["status"] = ("error",)
+    rows = [row for row in runs_meant(verifier, **chosen) if row.status not in open_now]
     reset_all(verifier, rows, clear_error=clear_error, dry_run=dry_run, force=force)
 
 
 def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **asked: bool) -> None:
     if agreed(rows, "verified again", **asked):
         for row in rows:
-            told = reset(verifier, row, clear_error=clear_error, reason="admin reset")
+            told = runs.reset(verifier, row, clear_error=clear_error, reason="admin reset")
             click.echo(f"{row.run_id} {told}")
 
 
@@ -255,10 +257,10 @@ def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **as
 def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
     """Remove the saves of runs that have ended, and take permanent errors among them off the lists."""
     verifier = opened()
-    rows = [row for row in Chosen(**chosen).among(verifier) if row.has_ended]
+    rows = [row for row in runs_meant(verifier, **chosen) if row.has_ended]
     if agreed(rows, "cleaned up", dry_run=dry_run, force=force):
         for row in rows:
-            clean_up(verifier, row, reason="admin cleanup")
+            runs.clean_up(verifier, row, reason="admin cleanup")
         click.echo(f"cleaned up: {len(rows)}")
 
 

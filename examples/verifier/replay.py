@@ -1,6 +1,5 @@
 """From a save to a verdict: read what it claims, install the version of the game that it asks for, and replay it in a process of its own."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -45,6 +44,13 @@ class Verdict:
     verdict: Literal["passed", "needs_review", "failed"]
     ticks: int
     why: str
+
+
+@dataclass
+class Refusal:
+    """Why a game has not played a save to its end."""
+
+    error: str
 
 
 @dataclass(frozen=True)
@@ -103,12 +109,12 @@ class Checker:
             raise VerifyError(Variant.REPLAY_TIMEOUT, wrong) from None
         except OSError as wrong:
             raise VerifyError(Variant.SPAWN, f"{Path(python).name}: {wrong.strerror}") from wrong
-        told = last_object(ended.stdout)
-        if ended.returncode == 0:
-            with suppress(msgspec.ValidationError):
-                return msgspec.convert(told, Verdict)
-        if "error" in told:
-            raise VerifyError(Variant.REPLAY_REFUSED, str(told["error"]))
+        told = (ended.stdout.splitlines() or [b""])[-1]
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            if ended.returncode == 0:
+                return msgspec.json.decode(told, type=Verdict)
+            why = msgspec.json.decode(told, type=Refusal).error
+            raise VerifyError(Variant.REPLAY_REFUSED, why)
         words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
         ending = f"it ended with status {ended.returncode}: {words}"
         raise VerifyError(Variant.REPLAY_CRASHED, ending)
@@ -151,13 +157,3 @@ def unpack(package: bytes, to: Path) -> None:
             archive.extractall(to)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as wrong:
         raise VerifyError(Variant.EXTRACTION, f"the package is damaged: {wrong}") from None
-
-
-def last_object(output: bytes) -> dict[str, Any]:
-    """The JSON object in the last line of a program's output; an empty one when there is none."""
-    lines = output.decode(errors="replace").strip().splitlines()
-    try:
-        found = json.loads(lines[-1])
-    except (IndexError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

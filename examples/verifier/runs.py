@@ -5,9 +5,9 @@ for its next try and one that is permanent are both ``error``; the first has a `
 what there was is in the attempts, which stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -19,14 +19,10 @@ STATUSES = ("discovered", "processing", "passed", "needs_review", "failed", "err
 PAGE = 500
 
 
-@dataclass(frozen=True)
-class RunRow:
+@dataclass
+class RunRow(Run):
     """A row of the document's table ``runs``; ``job_id`` and ``verification`` are what Perdure knows it by."""
 
-    run_id: str
-    game: str
-    category: str
-    submitted_date: datetime
     status: str
     error_class: str | None
     error_message: str | None
@@ -93,32 +89,18 @@ def find_run(verifier: Verifier, run_id: str) -> RunRow:
     return found
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Which runs are meant; what is not given is not asked."""
-
-    status: tuple[str, ...] = ()
-    game: str | None = None
-    category: str | None = None
-    error_class: str | None = None
-    text: str | None = None
-    older_than: float = 0.0  # seconds since its last move
-
-    def means(self, row: RunRow) -> bool:
-        """Whether a run is meant."""
-        age_s = (datetime.now(UTC) - row.updated_at).total_seconds()
-        return (
-            (not self.status or row.status in self.status)
-            and self.game in (None, row.game)
-            and self.category in (None, row.category)
-            and self.error_class in (None, row.error_class)
-            and (self.text or "").lower() in (row.error_message or "").lower()
-            and (not self.older_than or age_s >= self.older_than)
-        )
-
-    def among(self, verifier: Verifier) -> list[RunRow]:
-        """The runs that are meant."""
-        return [row for row in all_runs(verifier) if self.means(row)]
+def runs_meant(
+    verifier: Verifier, *, text: str | None, older_than_s: float, **among: Sequence[str]
+) -> list[RunRow]:
+    """The runs that all of the filters mean; one that is not given means every run. A run is as old as its last move."""
+    before = datetime.now(UTC) - timedelta(seconds=older_than_s)
+    return [
+        row
+        for row in all_runs(verifier)
+        if all(getattr(row, name) in given for name, given in among.items() if given)
+        and (text or "").lower() in (row.error_message or "").lower()
+        and (not older_than_s or row.updated_at <= before)
+    ]
 
 
 def last_poll(verifier: Verifier) -> str:
