@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -27,15 +27,15 @@ from .settings import read_settings
 
 TECHNICAL = 20
 EXITS = {"passed": 0, "failed": 1, "needs_review": 3}
-SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def age_s(context: object, parameter: object, given: str | None) -> float:
-    """An age such as 12h, in seconds."""
+def age(context: object, parameter: object, given: str | None) -> timedelta:
+    """An age such as 12h."""
     found = re.fullmatch(r"(\d{1,6})([smhd])", given or "0s")
     if found is None:
         raise click.BadParameter(f"{given!r} is no age; write one such as 30m, 12h or 30d")
-    return float(found[1]) * SECONDS[found[2]]
+    return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
@@ -45,7 +45,7 @@ clear_error = click.option("--clear-error", is_flag=True, help="Of one that wait
 run_id = click.argument("run_id", metavar="RUN")
 CLASSES = click.Choice([FINAL, RETRYABLE, RATE_LIMITED])
 FILTERS = (
-    click.option("--older-than", "older_than_s", metavar="AGE", callback=age_s, help="As 12h."),
+    click.option("--older-than", metavar="AGE", callback=age, help="By their last move: 12h."),
     click.option("--text", help="What the error's message has in it."),
     click.option("--class", "error_class", multiple=True, type=CLASSES),
     click.option("--category", multiple=True),

@@ -90,16 +90,16 @@ def find_run(verifier: Verifier, run_id: str) -> RunRow:
 
 
 def runs_meant(
-    verifier: Verifier, *, text: str | None, older_than_s: float, **among: Sequence[str]
+    verifier: Verifier, *, text: str | None, older_than: timedelta, **among: Sequence[str]
 ) -> list[RunRow]:
     """The runs that all of the filters mean; one that is not given means every run. A run is as old as its last move."""
-    before = datetime.now(UTC) - timedelta(seconds=older_than_s)
+    now = datetime.now(UTC)
     return [
         row
         for row in all_runs(verifier)
         if all(getattr(row, name) in given for name, given in among.items() if given)
         and (text or "").lower() in (row.error_message or "").lower()
-        and (not older_than_s or row.updated_at <= before)
+        and (not older_than or now - row.updated_at >= older_than)
     ]
 
 

@@ -71,6 +71,9 @@ def test_runs_are_listed_by_every_filter(settled, run):
     assert ids("--game", "chess") == set()
     assert ids("--text", "503") == {"waits"}
     assert ids("--older-than", "1d") == set()
+    assert ids("--older-than", "999999d") == set()
+    assert ids("--older-than", "0s") == ids()
+    assert ids("--class", "final", "--class", "retryable", "--text", "503") == {"waits"}
     assert len(ids("--limit", "2")) == 2
     assert "retryable, 1 retries, next try" in run("query", "list")[1]
 
