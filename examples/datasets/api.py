@@ -5,7 +5,7 @@ X-Tenant-Id says whom the caller means to be, and must be the same; what is anot
 API for operators.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
@@ -221,11 +221,12 @@ def answer(told: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
-def serving(act: Callable[[Request], Response]) -> Callable[[Request], Any]:
+def serving(acts: Mapping[str, Callable[[Request], Response]]) -> Callable[[Request], Any]:
     """An endpoint on a thread, when its body has come and is no longer than it may be."""
 
     async def endpoint(request: Request) -> Response:
         request.state.body = await take_bytes(request, BODY_BYTES_MAX)
+        act = acts["GET" if request.method == "HEAD" else request.method]
         return await run_in_threadpool(act, request)
 
     return endpoint
@@ -237,19 +238,16 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     yield
 
 
-ENDPOINTS = (
-    ("GET", "/v1/datasets", list_datasets),
-    ("POST", "/v1/datasets", create_dataset),
-    ("GET", "/v1/datasets/{id}", show_dataset),
-    ("POST", "/v1/datasets/{id}/seal", seal_dataset),
-    ("GET", "/v1/datasets/{id}/slices", slice_dataset),
-    ("POST", "/v1/datasets/{id}/reprocess", reprocess_dataset),
-    ("GET", "/v1/samples", list_samples),
-    ("POST", "/v1/samples", add_samples),
-    ("PUT", "/v1/samples", correct_samples),
-    ("GET", "/v1/samples/{id}", show_sample),
-)
-routes = [Route(path, serving(act), methods=[method]) for method, path, act in ENDPOINTS]
+ENDPOINTS = {
+    "/v1/datasets": {"GET": list_datasets, "POST": create_dataset},
+    "/v1/datasets/{id}": {"GET": show_dataset},
+    "/v1/datasets/{id}/seal": {"POST": seal_dataset},
+    "/v1/datasets/{id}/slices": {"GET": slice_dataset},
+    "/v1/datasets/{id}/reprocess": {"POST": reprocess_dataset},
+    "/v1/samples": {"GET": list_samples, "POST": add_samples, "PUT": correct_samples},
+    "/v1/samples/{id}": {"GET": show_sample},
+}
+routes = [Route(path, serving(acts), methods=list(acts)) for path, acts in ENDPOINTS.items()]
 handlers = refusal_answers()
 
 

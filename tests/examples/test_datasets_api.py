@@ -159,3 +159,14 @@ def test_bad_requests_are_told_in_a_sentence_that_names_what_is_wrong(front, acm
     assert code("GET", f"/v1/datasets/{id}/slices?offset=x", "$.offset") == bad
     body = {"dataset": id, "samples": [{"text": "No id at all, but a text."}]}
     assert code("POST", "/v1/samples", "id", json=body) == (400, "sample_without_id")
+
+
+def test_a_wrong_method_is_answered_with_all_that_there_are(front, acme):
+    for path, allowed in (
+        ("/v1/samples", {"GET", "HEAD", "POST", "PUT"}),
+        ("/v1/datasets", {"GET", "HEAD", "POST"}),
+        ("/v1/datasets/x/seal", {"POST"}),
+    ):
+        answer = front.patch(path, headers=acme)
+        assert answer.status_code == 405
+        assert set(answer.headers["allow"].split(", ")) == allowed
