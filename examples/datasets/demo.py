@@ -42,6 +42,7 @@ ENDS = ("was late and cold again", "made the whole town talk", "cost more than i
 TWICE = ("SELECT count(*) FROM (SELECT 1 FROM perdure_dataset_stages_applied WHERE status = 'success'"
          " GROUP BY sample_id, stage_name, life HAVING count(*) > 1)")  # fmt: skip
 KILLED = "SELECT count(*) FROM perdure_dataset_stages_applied WHERE error_kind = 'worker_lost'"
+IN_WORK = "SELECT count(*) FROM perdure_dataset_samples WHERE status = 'processing'"
 UNKEPT = "SELECT count(*) FROM perdure_dataset_stages_applied WHERE stage_name = 'keep' AND status <> 'success'"
 
 
@@ -230,6 +231,10 @@ class Demonstration:
         self.system.start("build", *words)
         wait_for("a third is done", lambda: len(provider.calls) > self.count // 3)
         self.system.kill("worker")
+        while not self.system.number(IN_WORK):  # it rested, as after a 429, and lost nothing
+            self.system.start_worker()
+            wait_for("samples are in work", lambda: self.system.number(IN_WORK))
+            self.system.kill("worker")
         self.system.kill("build")
         say(
             f"  after {len(provider.calls)} calls the worker and the command were killed with SIGKILL; both are started again"
