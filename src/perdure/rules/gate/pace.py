@@ -113,7 +113,8 @@ def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     pace = _forward(pace, settings, now)
     calls = calls_max(pace, settings)
     if _start_rate(pace, now) is not None:
-        calls = min(calls, pace.in_flight + int(pace.tokens))
+        at_once = settings.start_calls if _rate(pace, now) is None else 0
+        calls = min(calls, max(pace.in_flight + int(pace.tokens), at_once))
     return max(calls - pace.in_flight, 0)
 
 
