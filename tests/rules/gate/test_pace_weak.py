@@ -134,7 +134,6 @@ def test_after_a_spell_a_few_admitted_calls_end_the_crawl():
     """The rate would stand still for minutes; that the spell lasts is less likely than one in a hundred."""
     over = admitted_until(crawling(0.5), 8)
     assert (over.rate_per_s, over.refused_per_s, over.limit) == (None, 0.0, Trouble())
-    assert over.admitted == 0.0  # what was measured in the spell is forgotten with it
     assert admitted_until(crawling(0.5), 4).rate_per_s == 0.5
     assert admitted_until(crawling(0.5, knee=6.0), 8).knee == 6.0  # what it could bear is kept
     assert admitted_until(over, 5).allowance == over.allowance + 5  # it starts slowly

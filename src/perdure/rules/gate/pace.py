@@ -213,7 +213,6 @@ def after_answer(
     if rate is not None and pace.limit.is_over:
         calls = float(max(pace.in_flight, settings.start_calls))
         pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=CALM)
-        pace = replace(pace, admitted=0.0, watched_s=0.0)  # a spell says nothing of what comes
     return pace if room is None else _keep_room(pace, room, settings, now)
 
 
