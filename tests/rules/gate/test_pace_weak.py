@@ -133,10 +133,21 @@ def admitted_until(pace, calls):
 def test_after_a_spell_a_few_admitted_calls_end_the_crawl():
     """The rate would stand still for minutes; that the spell lasts is less likely than one in a hundred."""
     over = admitted_until(crawling(0.5), 8)
-    assert (over.rate_per_s, over.refused_per_s, over.limit) == (None, 0.0, Trouble())
+    assert (over.rate_per_s, over.refused_per_s) == (None, 0.0)
+    assert over.limit == Trouble(luck=over.limit.luck)
     assert admitted_until(crawling(0.5), 4).rate_per_s == 0.5
     assert admitted_until(crawling(0.5, knee=6.0), 8).knee == 6.0  # what it could bear is kept
     assert admitted_until(over, 5).allowance == over.allowance + 5  # it starts slowly
+
+
+def test_after_a_spell_the_start_is_not_bound_by_the_crawl_until_a_call_is_refused():
+    over = replace(admitted_until(crawling(0.5), 8), allowance=9.0, tokens=0.0, admitted=20.0)
+    assert admits(over, STANDARD, over.at) == 9
+    refused = after_refusal(over, STANDARD, sent_at=over.at, now=over.at, isolated=True)
+    assert (refused.rate_per_s, admits(refused, STANDARD, over.at)) == (None, 1)
+    held = after_hold(over, STANDARD, held_s=9.0, now=over.at)
+    kept = after_answer(held, STANDARD, sent_at=over.at, now=over.at)
+    assert kept.rate_per_s is not None
 
 
 def test_after_a_limit_that_was_met_no_run_of_answers_ends_the_pace():

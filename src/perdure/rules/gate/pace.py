@@ -212,7 +212,8 @@ def after_answer(
     )
     if rate is not None and pace.limit.is_over:
         calls = float(max(pace.in_flight, settings.start_calls))
-        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=CALM)
+        limit = replace(CALM, luck=pace.limit.luck)
+        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=limit)
     return pace if room is None else _keep_room(pace, room, settings, now)
 
 
@@ -337,9 +338,9 @@ def _rate(pace: Pace, now: datetime) -> float | None:
 
 
 def _start_rate(pace: Pace, now: datetime) -> float | None:
-    """The same for calls that start, and in slow start what keeps them from coming in waves."""
+    """The same, and in slow start what keeps calls from coming in waves; the crawl of a spell that is over does not."""
     rate = _rate(pace, now)
-    waves = rate is None and pace.admitted >= _WAVE
+    waves = rate is None and pace.admitted >= _WAVE and not pace.limit.is_over
     return _WAVE * pace.measured_per_s if waves else rate
 
 

@@ -74,7 +74,7 @@ class Trouble(Struct, frozen=True):
     def after_fall(self, now: datetime, still_s: float) -> "Trouble":
         """The pace falls."""
         still_until = now + timedelta(seconds=still_s)
-        return replace(self, fell_at=now, still_until=still_until, stood=0)
+        return replace(self, fell_at=now, still_until=still_until, luck=1.0, stood=0)
 
 
 CALM = Trouble()
