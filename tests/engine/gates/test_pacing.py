@@ -69,7 +69,7 @@ def test_a_rate_limit_is_told_with_the_rate_that_it_led_to_though_such_a_call_is
     assert pace.rate_per_s is not None
     assert (pace.was_per_s, pace.reason, pace.changed_at) == (None, pacing.LIMITED, met_at)
     assert pace.rises_at is not None
-    assert pace.rise_per_s >= 0.01
+    assert pace.rise_per_s >= 0.004
     assert len(post.running) >= 2  # others are still out, and nobody waits for them
 
 
@@ -266,5 +266,5 @@ def test_a_pace_whose_limit_is_not_known_says_that_it_rises_soon():
         for refused in (0.0, 5.0, 10.0)
     ]
     unknown, near, below = (one.rise_per_s for one in shown)
-    assert unknown > 10 * near
+    assert unknown > 6 * near
     assert below > 10 * near

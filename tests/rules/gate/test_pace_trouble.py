@@ -1,5 +1,7 @@
 """What a pace learns of refusals and timeouts: how often they are met, and whether they are noise."""
 
+from math import exp
+
 import pytest
 
 from perdure.model.nouns import replace
@@ -54,6 +56,24 @@ def test_at_another_speed_noise_fades_with_each_call_that_goes_well_and_with_no_
     known = Trouble(noise=0.5, fell_at=at(10), still_until=at(15))
     assert after(known, False, sent_s=sent_s).noise == pytest.approx(0.49)
     assert after(known, True, sent_s=sent_s).noise == 0.5
+
+
+def test_noise_that_was_met_three_times_while_the_pace_stood_still_fades_slowly_until_the_next_fall():
+    twice = replace(after(FELL, True, True, sent_s=12), noise=0.5)
+    assert after(twice, False, sent_s=20).noise == pytest.approx(0.49)
+    thrice = replace(after(twice, True, True, True, sent_s=12), noise=0.5)
+    assert after(thrice, False, sent_s=20).noise == pytest.approx(0.4975)
+    assert after(thrice.after_fall(at(20), 5.0), False, sent_s=30).noise == pytest.approx(0.49)
+    elsewhere = replace(after(FELL, True, True, True, sent_s=20), noise=0.5)
+    assert after(elsewhere, False, sent_s=20).noise == pytest.approx(0.49)
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "left"), [(0.0, 1.0), (60.0, 1.0), (65.0, exp(-1)), (70.0, exp(-2))]
+)
+def test_a_share_is_forgotten_with_time_from_a_minute_after_the_fall_on(quiet_s, left):
+    assert Trouble(share=0.5, fell_at=at(0)).share_lately(at(quiet_s)) == pytest.approx(0.5 * left)
+    assert Trouble(share=0.5).share_lately(at(quiet_s)) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from perdure.rules.gate.pace import (
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.signs import WELL, Word
 from tests.rules.gate.gate_kit import START, at, said
-from tests.rules.gate.test_pace import paced, refused_often, steady
+from tests.rules.gate.test_pace import paced, refused_often, started, steady
 
 STANDARD = PaceSettings()
 REFUSED = said(Kind.RATE_LIMITED)
@@ -133,10 +133,21 @@ def admitted_until(pace, calls):
 def test_after_a_spell_a_few_admitted_calls_end_the_crawl():
     """The rate would stand still for minutes; that the spell lasts is less likely than one in a hundred."""
     over = admitted_until(crawling(0.5), 8)
-    assert (over.rate_per_s, over.refused_per_s, over.limit) == (None, 0.0, Trouble())
+    assert (over.rate_per_s, over.refused_per_s) == (None, 0.0)
+    assert over.limit == Trouble(luck=over.limit.luck)
     assert admitted_until(crawling(0.5), 4).rate_per_s == 0.5
     assert admitted_until(crawling(0.5, knee=6.0), 8).knee == 6.0  # what it could bear is kept
     assert admitted_until(over, 5).allowance == over.allowance + 5  # it starts slowly
+
+
+def test_after_a_spell_the_start_is_not_bound_by_the_crawl_until_a_call_is_refused():
+    over = replace(admitted_until(crawling(0.5), 8), allowance=9.0, tokens=0.0, admitted=20.0)
+    assert admits(over, STANDARD, over.at) == 9
+    refused = after_refusal(over, STANDARD, sent_at=over.at, now=over.at, isolated=True)
+    assert (refused.rate_per_s, admits(refused, STANDARD, over.at)) == (None, 1)
+    held = after_hold(over, STANDARD, held_s=9.0, now=over.at)
+    kept = after_answer(held, STANDARD, sent_at=over.at, now=over.at)
+    assert kept.rate_per_s is not None
 
 
 def test_after_a_limit_that_was_met_no_run_of_answers_ends_the_pace():
@@ -265,17 +276,11 @@ def test_timeouts_of_an_upstream_that_has_answered_nothing_are_the_gates_questio
 
 def test_what_an_upstream_could_bear_is_kept_over_a_recovery():
     fell = timed_out(busy(), 30.0, 20)
-    pace, t, waves = slow_start(STANDARD, at(60), before=fell), 60.0, []
-    for _ in range(8):
-        wave = admits(pace, STANDARD, at(t))
-        waves.append(wave)
-        pace = after_starts(pace, STANDARD, wave, at(t))
-        for _ in range(wave):
-            pace = after_answer(pace, STANDARD, sent_at=at(t), now=at(t + 1))
-        t += 1
-    assert waves[:4] == [1, 2, 4, 8]
-    assert waves[-1] <= 2 * fell.knee  # without the memory it would be 128
-    assert waves[-1] - waves[-2] <= 2
+    _, in_flight = started(slow_start(STANDARD, START, before=fell), 12.0)
+    _, forgotten = started(slow_start(STANDARD, START), 12.0)
+    assert in_flight[:60] == forgotten[:60]  # three round trips
+    assert in_flight[-1] <= 2 * fell.knee < forgotten[-1] / 4
+    assert in_flight[-1] - in_flight[-21] <= 2
 
 
 # -- what each kind means for the pace ---------------------------------------------------

@@ -3,13 +3,14 @@
 Releasing a held queue at once trips the gate again or runs into the rate limit: in simulation 3.9
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
-* **Slow start**: so many calls in flight, one more for each answer. What is in flight doubles with
-  every round trip, however long that is; no rate is needed, and no clock. After an outage it goes up to the rate of
-  before. While fewer than ten were admitted, refusals only halve what may be in flight: their rate is the start's own.
+* **Slow start**: so many calls in flight, one more for each answer, so at most twice as many with every round trip.
+  From the sixth on calls begin at no more than six times the measured rate: in waves, half of the last would be refused.
+  After an outage it goes up to the rate of before. While fewer than ten were admitted, refusals only halve what may be
+  in flight: their rate is the start's own.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
-  the rate that was refused last, and quickly again once it is well above that rate and hardly any call is refused. Near
-  that rate it climbs by 0.4 % a second, and by as much more for every 20 s without a refusal. It never climbs above
+  the rate that was refused last, and sooner again once it is well above that rate and hardly any call is refused. Near
+  that rate it climbs by 0.3 % a second, and by as much more for every 30 s without a refusal. It never climbs above
   twice the measured rate; without that bound 0.3 calls are wasted per success. It climbs while calls are in flight or wait
   for it, and refusals are forgotten with time, too: a crawl would last for ever otherwise.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
@@ -50,9 +51,9 @@ _MANY = 0.25
 _ONE = 0.06  # more than one refusal among the latest calls
 _KNOWN = 10.0  # admitted calls; a rate that is measured from fewer is our own slow start
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
-_RARE = 0.06  # with fewer the rate may climb as if there were no limit
-_QUIET_S = 60.0  # without a refusal for so long,
-_FORGET_S = 5.0  # those before are forgotten: after so much more they weigh 1/e
+_RARE = 0.06  # with fewer the rate may climb as if there were no limit,
+_BEYOND = 12.0  # by an e-fold in so many times the time in which a refused rate is found again
+_WAVE = 6.0  # a slow start with so many admitted calls goes no faster than so many times their rate
 STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
@@ -111,8 +112,9 @@ def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     """How many calls may start now."""
     pace = _forward(pace, settings, now)
     calls = calls_max(pace, settings)
-    if _rate(pace, now) is not None:
-        calls = min(calls, pace.in_flight + int(pace.tokens))
+    if _start_rate(pace, now) is not None:
+        at_once = settings.start_calls if _rate(pace, now) is None else 0
+        calls = min(calls, max(pace.in_flight + int(pace.tokens), at_once))
     return max(calls - pace.in_flight, 0)
 
 
@@ -121,7 +123,7 @@ def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | Non
     if admits(pace, settings, now) > 0:
         return 0.0
     pace = _forward(pace, settings, now)
-    rate = _rate(pace, now)
+    rate = _start_rate(pace, now)
     if rate is None or pace.in_flight >= calls_max(pace, settings):
         return None
     wait_s = (1.0 - pace.tokens) / rate if rate > 0 else DELAY_S_MAX
@@ -144,7 +146,7 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
         return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
     if _is_beyond(pace, pace.rate_per_s, now):
-        return begins_at, 1.0 / (2.0 * pace.find_s)
+        return begins_at, 1.0 / (_BEYOND * pace.find_s)
     quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
     return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
 
@@ -152,7 +154,7 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
 def after_starts(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
     """So many calls start."""
     pace = _forward(pace, settings, now)
-    tokens = pace.tokens if _rate(pace, now) is None else pace.tokens - calls
+    tokens = pace.tokens if _start_rate(pace, now) is None else pace.tokens - calls
     room = pace.room and replace(pace.room, remaining=pace.room.remaining - calls)
     return replace(pace, in_flight=pace.in_flight + calls, tokens=tokens, room=room)
 
@@ -210,7 +212,8 @@ def after_answer(
     )
     if rate is not None and pace.limit.is_over:
         calls = float(max(pace.in_flight, settings.start_calls))
-        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=CALM)
+        limit = replace(CALM, luck=pace.limit.luck)
+        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=limit)
     return pace if room is None else _keep_room(pace, room, settings, now)
 
 
@@ -334,15 +337,24 @@ def _rate(pace: Pace, now: datetime) -> float | None:
     return lasting if pace.rate_per_s is None else min(lasting, pace.rate_per_s)
 
 
+def _start_rate(pace: Pace, now: datetime) -> float | None:
+    """The same, and in slow start what keeps calls from coming in waves; the crawl of a spell that is over does not."""
+    rate = _rate(pace, now)
+    waves = rate is None and pace.admitted >= _WAVE and not pace.limit.is_over
+    return _WAVE * pace.measured_per_s if waves else rate
+
+
 def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     """The pace brought forward to ``now``."""
     passed_s = (now - pace.at).total_seconds()
     if passed_s <= 0:
         return pace
     busy_s = _busy_s(pace, passed_s)
-    pace = _measure(pace, settings, busy_s)
+    kept = exp(-busy_s / settings.measure_s)
+    watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
+    pace = replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
     pace = _climb(pace, settings, busy_s)
-    rate = _rate(pace, now)
+    rate = _start_rate(pace, now)
     if rate is None:
         return replace(pace, at=now)
     saved_max = max(rate * settings.burst_s, 1.0)
@@ -356,14 +368,6 @@ def _busy_s(pace: Pace, passed_s: float) -> float:
     if pace.rate_per_s is None or pace.tokens >= 1.0:
         return 0.0
     return min(passed_s, (1.0 - pace.tokens) / pace.rate_per_s)
-
-
-def _measure(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
-    if passed_s <= 0:
-        return pace
-    kept = exp(-passed_s / settings.measure_s)
-    watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
-    return replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
 
 
 def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
@@ -380,7 +384,7 @@ def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     if rate < near:
         rate = min(rate + (refused_per_s - rate) * soon, near)
     elif _is_beyond(pace, rate, pace.at):
-        rate *= exp(passed_s / (2.0 * pace.find_s))
+        rate *= exp(passed_s / (_BEYOND * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
         climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
@@ -389,11 +393,5 @@ def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
 
 
 def _is_beyond(pace: Pace, rate: float, now: datetime) -> bool:
-    """Whether what was refused once is admitted now, or nobody knows what is too fast.
-
-    At a crawl there are too few calls to forget refusals by, so after a minute without one time does it.
-    """
-    fell_at = pace.limit.fell_at
-    quiet_s = 0.0 if fell_at is None else max((now - fell_at).total_seconds(), 0.0)
-    rare = pace.limit.share * exp(-max(quiet_s - _QUIET_S, 0.0) / _FORGET_S) < _RARE
-    return rare and rate > pace.refused_per_s * (1.0 + _NEAR)
+    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
+    return pace.limit.share_lately(now) < _RARE and rate > pace.refused_per_s * (1.0 + _NEAR)

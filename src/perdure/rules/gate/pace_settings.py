@@ -26,8 +26,8 @@ class PaceSettings:
     start_calls: int = 1
     calls_max: int = 1_000
     rate_min_per_s: float = 0.01
-    climb_per_s: float = 0.004
-    quicken_s: float = 20.0
+    climb_per_s: float = 0.003
+    quicken_s: float = 30.0
     still_times: float = 20.0
     measured_times_max: float = 2.0
     measure_s: float = 10.0
