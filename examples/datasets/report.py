@@ -61,7 +61,8 @@ def disputes(lines: Rows) -> list[str]:
     """What a bill says that our history cannot explain.
 
     They charge for answers that never reached us, so they may have charged for more calls than we know of, but for no more than
-    those that nobody heard an answer to. Where they charged for none of these, the dollars are the same.
+    those that nobody heard an answer to. Where they charged for none of these, the dollars are the same; what a lost answer cost
+    only they know.
     """
     sums, found = lines[-1], []
     if not sums["calls"] - sums["unheard"] <= sums["their calls"] <= sums["calls"]:
@@ -71,7 +72,7 @@ def disputes(lines: Rows) -> list[str]:
         found.append(f"{sums['charged']} calls cost us, they charged {sums['they charged']}")
     dearer = round(sums["their usd"] - sums["usd"], USD_DIGITS)
     if dearer < 0 or (dearer and not more):
-        found.append(f"our calls cost {sums['usd']:g} USD, they charged {sums['their usd']:g} USD")
+        found.append(f"our calls cost {sums['usd']} USD, they charged {sums['their usd']} USD")
     return found
 
 
@@ -140,6 +141,9 @@ def main() -> int:
                 usage = json.load(answer)
         bill = reconcile(ask("billing", run=run.no), usage)
         asked.output.write_text(page(run, bill, checked=checked))
+    except KeyError as wrong:
+        print(f"report: {asked.usage}: a line has no {wrong}", file=sys.stderr)
+        return 2
     except (PerdureError, OSError, ValueError) as wrong:
         print(f"report: {wrong}", file=sys.stderr)
         return 2

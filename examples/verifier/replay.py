@@ -109,10 +109,11 @@ class Checker:
             raise VerifyError(Variant.REPLAY_TIMEOUT, wrong) from None
         except OSError as wrong:
             raise VerifyError(Variant.SPAWN, f"{Path(python).name}: {wrong.strerror}") from wrong
-        told = (ended.stdout.splitlines() or [b""])[-1]
+        told = (ended.stdout.strip().splitlines() or [b""])[-1]
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             if ended.returncode == 0:
                 return msgspec.json.decode(told, type=Verdict)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
             why = msgspec.json.decode(told, type=Refusal).error
             raise VerifyError(Variant.REPLAY_REFUSED, why)
         words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]

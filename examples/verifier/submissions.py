@@ -7,6 +7,7 @@ infrastructure's, so no single 503 ends a run; and a 429 is a rate limit whereve
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -65,14 +66,18 @@ class Submissions:
     """A client of the service, for many threads."""
 
     def __init__(self, url: str, save_bytes_max: int) -> None:
+        self._url, self._save_bytes_max = url, save_bytes_max
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
         # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._client = httpx2.Client(base_url=url, limits=limits, timeout=CALL_S_MAX)
-        self._url, self._save_bytes_max = url, save_bytes_max
+        return httpx2.Client(base_url=self._url, limits=limits, timeout=CALL_S_MAX)
 
     def close(self) -> None:
         """Disconnect."""
-        self._client.close()
+        if "_client" in vars(self):
+            self._client.close()
 
     def listed(self, game: str, category: str, since: datetime) -> Iterator[Listed]:
         """The runs of a category since a moment, page by page."""

@@ -123,6 +123,14 @@ def test_the_report_says_that_a_bill_does_not_add_up_and_ends_with_1(
         assert f"<p>{dispute}</p>" in page
 
 
+def test_a_count_without_dollars_is_refused_by_name(datasets, told, tmp_path, monkeypatch, capsys):
+    usage = tmp_path / "usage.json"
+    usage.write_text(json.dumps({"1": {"calls": 1, "charged": 1}}))
+    monkeypatch.setattr(sys, "argv", ["report", "told", "--usage", str(usage), "-o", str(tmp_path / "r.html")])  # fmt: skip
+    assert datasets.report.main() == 2
+    assert capsys.readouterr().err == f"report: {usage}: a line has no 'cost_usd'\n"
+
+
 def written(datasets, run, usage, *, checked: bool = True) -> str:
     """The report of a run with a provider's count."""
     report = datasets.report

@@ -76,15 +76,27 @@ def test_later_calls_of_a_slow_start_begin_one_after_the_other_and_not_in_waves(
     assert in_flight[-1] > 200
 
 
-def test_as_many_as_a_start_has_may_always_begin_at_once():
+def test_half_of_what_may_be_in_flight_and_as_many_as_a_start_has_may_always_begin_at_once():
     settings = PaceSettings(start_calls=8)
-    pace = Pace(at=START, allowance=50, tokens=0.0, in_flight=3, admitted=20.0, watched_s=10.0)
-    assert (admits(pace, settings, START), admits(pace, STANDARD, START)) == (5, 0)
+    pace = Pace(at=START, allowance=10, tokens=0.0, in_flight=3, admitted=20.0, watched_s=10.0)
+    assert (admits(pace, settings, START), admits(pace, STANDARD, START)) == (5, 2)
     assert admits(replace(pace, room=Room(0, at(9))), settings, START) == 0
 
 
+@pytest.mark.parametrize("turn_s", [0.3, 1.0, 3.0])
+def test_a_worker_that_looks_seldom_grows_all_the_same(turn_s):
+    pace, now_s = slow_start(STANDARD, START), 0.0
+    for _ in range(20):
+        calls = admits(pace, STANDARD, at(now_s))
+        pace = after_starts(pace, STANDARD, calls, at(now_s))
+        now_s += turn_s
+        for _ in range(calls):
+            pace = answered(pace, STANDARD, at(now_s))
+    assert calls >= 500
+
+
 def test_a_slow_start_says_how_long_until_its_next_call():
-    pace = Pace(at=START, allowance=50, tokens=0.0, in_flight=5, admitted=20.0, watched_s=10.0)
+    pace = Pace(at=START, allowance=50, tokens=0.0, in_flight=25, admitted=20.0, watched_s=10.0)
     assert opens_in_s(pace, STANDARD, START) == pytest.approx(1 / 12)  # six times two a second
     assert opens_in_s(replace(pace, in_flight=50), STANDARD, START) is None
     assert opens_in_s(replace(pace, admitted=5.9), STANDARD, START) == 0.0
@@ -478,7 +490,8 @@ def test_any_happening_at_any_time_leaves_a_pace_within_its_bounds(happened):
             case "refused":
                 call = {"sent_at": sent_at, "now": now, "wait_s": calls / 5.0}
                 pace = after_refusal(pace, STANDARD, **call, isolated=room is None)
-        assert pace.at >= before.at
+        back_s = (before.at - now).total_seconds()
+        assert pace.at == (before.at if 0 <= back_s <= 5 else now)
         assert 0 <= pace.in_flight <= STANDARD.calls_max
         assert 1 <= pace.allowance <= STANDARD.calls_max
         assert 0 <= admits(pace, STANDARD, now) <= STANDARD.calls_max - pace.in_flight
@@ -491,6 +504,11 @@ def test_time_that_runs_backwards_counts_as_none():
     pace = paced(10.0, in_flight=1)
     assert after_failure(pace, STANDARD, at(-5)) == replace(pace, in_flight=0)
     assert admits(pace, STANDARD, datetime.min.replace(tzinfo=UTC)) == 0
+
+
+def test_a_clock_that_was_put_back_counts_from_there():
+    pace = after_failure(paced(10.0, in_flight=1), STANDARD, at(-3600))
+    assert (admits(pace, STANDARD, at(-3600)), admits(pace, STANDARD, at(-3599.9))) == (0, 1)
 
 
 # Several workers, and when to look again.

@@ -87,12 +87,16 @@ def test_near_the_rate_that_was_refused_it_climbs_slowly(rate_per_s):
 
 
 def test_well_beyond_it_climbs_faster_unless_refusals_are_many():
-    assert in_force(climbing(rate_per_s=30.0), STANDARD, at(4)) == pytest.approx(
-        30.0 * e ** (1 / 12)
-    )
+    beyond = climbing(rate_per_s=30.0)
+    assert in_force(beyond, STANDARD, at(4)) == pytest.approx(30.0 * (1 + 4 / 48))
     many = Trouble(share=0.1, fell_at=START, still_until=START)
     slow = climbing(rate_per_s=30.0, limit=many)
     assert in_force(slow, STANDARD, at(4)) == pytest.approx(30.0 * (1 + 4 * 0.0034))
+
+
+def test_well_beyond_it_climbs_no_more_slowly_than_near_it_however_long_a_pause_was_told():
+    beyond = climbing(rate_per_s=30.0, find_s=300.0)
+    assert in_force(beyond, STANDARD, at(4)) == pytest.approx(30.0 * (1 + 4 * 0.0034))
 
 
 # When it rises, and how fast.

@@ -144,7 +144,7 @@ def test_after_a_spell_the_start_is_not_bound_by_the_crawl_until_a_call_is_refus
     over = replace(admitted_until(crawling(0.5), 8), allowance=9.0, tokens=0.0, admitted=20.0)
     assert admits(over, STANDARD, over.at) == 9
     refused = after_refusal(over, STANDARD, sent_at=over.at, now=over.at, isolated=True)
-    assert (refused.rate_per_s, admits(refused, STANDARD, over.at)) == (None, 1)
+    assert (refused.rate_per_s, admits(refused, STANDARD, over.at)) == (None, 4)
     held = after_hold(over, STANDARD, held_s=9.0, now=over.at)
     kept = after_answer(held, STANDARD, sent_at=over.at, now=over.at)
     assert kept.rate_per_s is not None

@@ -4,15 +4,15 @@ Releasing a held queue at once trips the gate again or runs into the rate limit:
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
 * **Slow start**: so many calls in flight, one more for each answer, so at most twice as many with every round trip.
-  From the sixth on calls begin at no more than six times the measured rate: in waves, half of the last would be refused.
-  After an outage it goes up to the rate of before. While fewer than ten were admitted, refusals only halve what may be
-  in flight: their rate is the start's own.
+  Half of them may begin at once; the others, from six admitted calls on, at no more than six times the measured rate:
+  in waves, a limit would refuse half of the last. After an outage it goes up to the rate of before. While fewer than
+  ten were admitted, refusals only halve what may be in flight: their rate is the start's own.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
-  the rate that was refused last, and sooner again once it is well above that rate and hardly any call is refused. Near
-  that rate it climbs by 0.3 % a second, and by as much more for every 30 s without a refusal. It never climbs above
-  twice the measured rate; without that bound 0.3 calls are wasted per success. It climbs while calls are in flight or wait
-  for it, and refusals are forgotten with time, too: a crawl would last for ever otherwise.
+  the rate that was refused last. Near that rate it climbs by 0.3 % a second, and by as much more for every 30 s without
+  a refusal; well above it, where hardly any call is refused, by 2 % at least, or less after a long hint. It never climbs
+  above twice the measured rate; without that bound 0.3 calls are wasted per success. It climbs while calls are in flight
+  or wait for it, and refusals are forgotten with time, too: a crawl would last for ever otherwise.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
@@ -26,7 +26,7 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
   is met: once half of it is used, the rest must last until the reset.
 
 A pace is one worker's own and kept in memory; a worker that begins, starts slowly. Rates of several
-workers add up, so each can run one on its slice. Time that runs backwards counts as none.
+workers add up, so each can run one on its slice. Time that runs backwards counts as none; a clock that was put back counts from there.
 """
 
 from datetime import datetime
@@ -52,8 +52,10 @@ _ONE = 0.06  # more than one refusal among the latest calls
 _KNOWN = 10.0  # admitted calls; a rate that is measured from fewer is our own slow start
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit,
-_BEYOND = 12.0  # by an e-fold in so many times the time in which a refused rate is found again
+_BEYOND = 12.0  # by no less than an e-fold in so many times the time in which a refused rate is found again
 _WAVE = 6.0  # a slow start with so many admitted calls goes no faster than so many times their rate
+_AT_ONCE = 0.5  # but for this share of what may be in flight; else who looks seldom would not grow
+_PUT_BACK_S = 5.0  # what is out of order is never so far apart
 STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
 
@@ -113,7 +115,8 @@ def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     pace = _forward(pace, settings, now)
     calls = calls_max(pace, settings)
     if _start_rate(pace, now) is not None:
-        at_once = settings.start_calls if _rate(pace, now) is None else 0
+        starting = _rate(pace, now) is None
+        at_once = max(int(calls * _AT_ONCE), settings.start_calls) if starting else 0
         calls = min(calls, max(pace.in_flight + int(pace.tokens), at_once))
     return max(calls - pace.in_flight, 0)
 
@@ -145,10 +148,8 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
     begins_at = now if still_until is None else max(now, still_until)
     if pace.rate_per_s < pace.refused_per_s * (1.0 - _NEAR):
         return begins_at, (pace.refused_per_s / pace.rate_per_s - 1.0) / pace.find_s
-    if _is_beyond(pace, pace.rate_per_s, now):
-        return begins_at, 1.0 / (_BEYOND * pace.find_s)
     quiet_s = max((begins_at - fell_at).total_seconds(), 0.0)
-    return begins_at, settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+    return begins_at, _climbs_per_s(pace, settings, pace.rate_per_s, now, quiet_s)
 
 
 def after_starts(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
@@ -348,7 +349,7 @@ def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     """The pace brought forward to ``now``."""
     passed_s = (now - pace.at).total_seconds()
     if passed_s <= 0:
-        return pace
+        return replace(pace, at=now) if passed_s < -_PUT_BACK_S else pace
     busy_s = _busy_s(pace, passed_s)
     kept = exp(-busy_s / settings.measure_s)
     watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
@@ -383,15 +384,18 @@ def _climb(pace: Pace, settings: PaceSettings, passed_s: float) -> Pace:
     near = refused_per_s * (1.0 - _NEAR)
     if rate < near:
         rate = min(rate + (refused_per_s - rate) * soon, near)
-    elif _is_beyond(pace, rate, pace.at):
-        rate *= exp(passed_s / (_BEYOND * pace.find_s))
     else:
         quiet_s = max((pace.at - fell_at).total_seconds(), 0.0) + passed_s
-        climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
-        rate *= 1.0 + climb_per_s * passed_s
+        rate *= 1.0 + _climbs_per_s(pace, settings, rate, pace.at, quiet_s) * passed_s
     return replace(pace, rate_per_s=min(rate, bound))
 
 
-def _is_beyond(pace: Pace, rate: float, now: datetime) -> bool:
-    """Whether what was refused once is admitted now, or nobody knows what is too fast."""
-    return pace.limit.share_lately(now) < _RARE and rate > pace.refused_per_s * (1.0 + _NEAR)
+def _climbs_per_s(
+    pace: Pace, settings: PaceSettings, rate: float, now: datetime, quiet_s: float
+) -> float:
+    """By which share a rate that is near the refused one, or beyond it, rises in a second."""
+    climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
+    if rate <= pace.refused_per_s * (1.0 + _NEAR) or pace.limit.share_lately(now) >= _RARE:
+        return climb_per_s
+    # What was refused once is admitted now, or nobody knows what is too fast.
+    return max(climb_per_s, 1.0 / (_BEYOND * pace.find_s))
