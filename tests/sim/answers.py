@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from perdure.engine.gates.traffic import window_in
 from perdure.engine.gates.upstreams import DeclaredUpstream
-from perdure.model.errors import StageError
+from perdure.model.errors import PayloadRefused, StageError
 from perdure.model.gates import GateLook
 from perdure.model.kinds import Sign
 from perdure.model.signals import Succeeded
@@ -51,6 +51,8 @@ def signs_of(end: object) -> frozenset[Sign]:
             return BAD if status >= 500 else GOOD
         case StageError(kind=kind):
             return _BY_KIND[str(kind)]
+        case PayloadRefused():
+            return GOOD  # an answer that `complete` cannot store is one, as where it is returned
         case ConnectionResetError():
             return BAD
         case asyncio.CancelledError():
