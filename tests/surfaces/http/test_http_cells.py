@@ -6,6 +6,7 @@ a field of which it does not know whether it names anything.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from perdure.model.operations import BulkVerb, Deed, NewBulk
 from perdure.surfaces.http.asgi import ENDPOINTS
 from perdure.surfaces.http.endpoints import Endpoint
 from perdure.surfaces.http.openapi import openapi
+from tests.stories.looking import looking_at
 from tests.surfaces.http.conftest import change_row
 from tests.surfaces.http.raw import ask as ask_raw
 
@@ -308,12 +310,14 @@ class Anns:
 
     def stored(self) -> list[Any]:
         """All rows of Ann's."""
-        control = self._session.opened.control
-        with control._connection.read() as (cx, _):
+        with closing(looking_at(self._session.url)) as look:
             return [
-                cx.execute(
-                    f"SELECT * FROM perdure_{table} WHERE owner = 'ann' ORDER BY 1"
-                ).fetchall()
+                [
+                    list(row)
+                    for row in look.rows(
+                        f"SELECT * FROM perdure_{table} WHERE owner = 'ann' ORDER BY 1, 2", ()
+                    )
+                ]
                 for table in ("jobs", "runs", "bulks", "owned")
             ]
 
