@@ -35,6 +35,7 @@ from perdure.rules.gate.pace import (
     after_failure as pace_failed,
     after_refusal,
     after_strain,
+    opens_in_s,
     slow_start,
 )
 from perdure.rules.gate.pace_settings import PaceSettings
@@ -302,6 +303,10 @@ def grown(settings: PaceSettings) -> object:
     return after_answer(pace, settings, sent_at=at(0), now=at(0)).allowance
 
 
+def spaced_start(settings: PaceSettings) -> object:
+    return opens_in_s(running(rate_per_s=None, allowance=4.0), settings, at(0))
+
+
 NOISY = Trouble(share=0.2, noise=0.1)
 
 PACE: dict[str, Row] = {
@@ -320,6 +325,7 @@ PACE: dict[str, Row] = {
     "rest_s": Row(0.5, 1.0, pace_after_refusal()),
     "strain_share": Row(0.2, 0.9, pace_after_strain),
     "slack_share": Row(0.08, 0.5, pace_after_refusal(isolated=True, limit=NOISY)),
+    "wave_times": Row(6.0, 3.0, spaced_start),
 }
 
 

@@ -98,5 +98,5 @@ def test_a_spell_of_refusals_is_forgotten_within_seconds(seed):
     history = with_gates(STANDARD).play(scene, seed)
     done_s = history.done_s["all"]
     after_s = done_s[int(0.99 * scene.jobs) - 1] - scene.upstream.refused_until_s
-    assert 5.5 < after_s < 12.5
+    assert 6.5 < after_s < 13.5
     assert len(done_s) == scene.jobs

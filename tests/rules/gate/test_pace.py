@@ -51,15 +51,15 @@ def answered(pace, settings, now, room=None, *, sent_at=None):
 # Slow start.
 
 
-def started(pace, seconds, *, trip_s=1.0, step_s=0.05):
+def started(pace, seconds, *, trip_s=1.0, step_s=0.05, settings=STANDARD):
     """How many calls begin in each step and how many are in flight then, with answers after ``trip_s``."""
     trip, counts, in_flight = round(trip_s / step_s), [], []
     for step in range(round(seconds / step_s)):
         now = at(step * step_s)
         for _ in range(counts[step - trip] if step >= trip else 0):
-            pace = answered(pace, STANDARD, now)
-        counts.append(admits(pace, STANDARD, now))
-        pace = after_starts(pace, STANDARD, counts[-1], now)
+            pace = answered(pace, settings, now)
+        counts.append(admits(pace, settings, now))
+        pace = after_starts(pace, settings, counts[-1], now)
         in_flight.append(pace.in_flight)
     return counts, in_flight
 
@@ -83,16 +83,26 @@ def test_half_of_what_may_be_in_flight_and_as_many_as_a_start_has_may_always_beg
     assert admits(replace(pace, room=Room(0, at(9))), settings, START) == 0
 
 
+@pytest.mark.parametrize("workers", [1, 4, 100])
 @pytest.mark.parametrize("turn_s", [0.3, 1.0, 3.0])
-def test_a_worker_that_looks_seldom_grows_all_the_same(turn_s):
-    pace, now_s = slow_start(STANDARD, START), 0.0
+def test_a_worker_that_looks_seldom_grows_all_the_same(turn_s, workers):
+    settings = settings_for_one_of(STANDARD, workers)
+    pace, now_s = slow_start(settings, START), 0.0
     for _ in range(20):
-        calls = admits(pace, STANDARD, at(now_s))
-        pace = after_starts(pace, STANDARD, calls, at(now_s))
+        calls = admits(pace, settings, at(now_s))
+        pace = after_starts(pace, settings, calls, at(now_s))
         now_s += turn_s
         for _ in range(calls):
-            pace = answered(pace, STANDARD, at(now_s))
+            pace = answered(pace, settings, at(now_s))
     assert calls >= 500
+
+
+@pytest.mark.parametrize("workers", [1, 4, 100])
+@pytest.mark.parametrize("calls_max", [2, 3, 10, 50])
+def test_a_slow_start_comes_to_all_the_calls_that_may_be_in_flight(calls_max, workers):
+    settings = settings_for_one_of(PaceSettings(calls_max=calls_max), workers)
+    _, in_flight = started(slow_start(settings, START), 60.0, trip_s=0.5, settings=settings)
+    assert in_flight[-1] == calls_max
 
 
 def test_a_slow_start_says_how_long_until_its_next_call():
@@ -280,9 +290,9 @@ def test_a_fall_remembers_the_middle_between_the_rate_and_what_was_admitted():
     )
 
 
-def test_after_a_slow_start_nobody_knows_what_is_too_fast_and_the_rate_doubles_within_a_minute():
+def test_after_a_slow_start_what_was_refused_is_a_guess_and_the_rate_doubles_within_a_minute():
     fell = refused_often(after_starts(steady(10.0, 30.0), STANDARD, 1, at(30)), 30.0, wait_s=0.1)
-    assert fell.refused_per_s == 0.0
+    assert fell.refused_per_s == pytest.approx(1.4 * fell.rate_per_s)
     calm = replace(fell, limit=replace(fell.limit, share=0.0))
     later = steady(fell.rate_per_s, 60.0, pace=calm, since_s=30.0)
     assert later.rate_per_s > 1.8 * fell.rate_per_s
@@ -536,6 +546,11 @@ def test_workers_that_share_an_upstream_climb_together_as_one_would():
         assert own.measure_s == pytest.approx(STANDARD.measure_s * workers**0.5)
     assert settings_for_one_of(STANDARD, 0) == STANDARD
     assert settings_for_one_of(STANDARD, 10**9).measure_s == 3_600.0
+
+
+def test_workers_that_start_together_stay_nearer_to_what_each_has_measured_but_can_all_grow():
+    times = [settings_for_one_of(STANDARD, workers).wave_times for workers in (1, 4, 9, 100)]
+    assert times == [6.0, 3.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize(

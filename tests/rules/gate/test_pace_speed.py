@@ -74,7 +74,7 @@ def climbing(**changes):
 def test_it_nears_the_rate_that_was_refused_and_stops_just_below():
     assert in_force(climbing(), STANDARD, at(4)) == pytest.approx(20.0 - 10.0 / e)
     assert in_force(climbing(find_s=8.0), STANDARD, at(8)) == pytest.approx(20.0 - 10.0 / e)
-    assert in_force(climbing(), STANDARD, at(13)) == pytest.approx(19.0)
+    assert in_force(climbing(), STANDARD, at(13)) == pytest.approx(18.4)
     still = climbing(limit=Trouble(fell_at=START, still_until=at(2)))
     assert in_force(still, STANDARD, at(2)) == 10.0
     assert in_force(still, STANDARD, at(6)) == pytest.approx(20.0 - 10.0 / e)
@@ -92,6 +92,13 @@ def test_well_beyond_it_climbs_faster_unless_refusals_are_many():
     many = Trouble(share=0.1, fell_at=START, still_until=START)
     slow = climbing(rate_per_s=30.0, limit=many)
     assert in_force(slow, STANDARD, at(4)) == pytest.approx(30.0 * (1 + 4 * 0.0034))
+
+
+def test_near_it_climbs_as_if_beyond_where_some_are_refused_at_any_speed():
+    for noise, share_per_s in ((0.04, 0.0034), (0.05, 1 / 48)):
+        noisy = Trouble(share=0.05, noise=noise, fell_at=START, still_until=START)
+        pace = climbing(rate_per_s=20.0, limit=noisy)
+        assert in_force(pace, STANDARD, at(4)) == pytest.approx(20.0 * (1 + 4 * share_per_s))
 
 
 def test_well_beyond_it_climbs_no_more_slowly_than_near_it_however_long_a_pause_was_told():
@@ -154,10 +161,10 @@ def test_where_nobody_says_until_when_the_rest_doubles():
     [(0.0, False, True), (0.1, False, False), (0.2, True, True), (0.25, True, False)],
 )
 def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
-    pace = starting(limit=Trouble(share=share))
+    pace = starting(limit=Trouble(share=share), refused_per_s=9.0)
     found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
     assert found.rate_per_s == (None if goes_on else 5.0)
-    assert found.refused_per_s == (7.0 if goes_on else 0.0)
+    assert found.refused_per_s == pytest.approx(9.0 if goes_on else 1.4 * 5.0)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ Releasing a held queue at once trips the gate again or runs into the rate limit:
 wasted calls per success after a minute's outage, against 0.03 with a slow start and a measured rate.
 
 * **Slow start**: so many calls in flight, one more for each answer, so at most twice as many with every round trip.
-  Half of them may begin at once; the others, from six admitted calls on, at no more than six times the measured rate:
-  in waves, a limit would refuse half of the last. After an outage it goes up to the rate of before. While fewer than
-  ten were admitted, refusals only halve what may be in flight: their rate is the start's own.
+  Half of them may begin at once; the others, from six admitted calls on, at no more than six times the measured rate
+  (three and three where four workers start): in waves, a limit would refuse half of the last. After an outage it goes
+  up to the rate of before. While fewer than ten were admitted, refusals only halve what may be in flight: their rate
+  is the start's own.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
-  the rate that was refused last. Near that rate it climbs by 0.3 % a second, and by as much more for every 30 s without
-  a refusal; well above it, where hardly any call is refused, by 2 % at least, or less after a long hint. It never climbs
-  above twice the measured rate; without that bound 0.3 calls are wasted per success. It climbs while calls are in flight
-  or wait for it, and refusals are forgotten with time, too: a crawl would last for ever otherwise.
+  the rate that was refused last, or 1.4 times what a start had measured. Near that rate it climbs by 0.3 % a second,
+  and by as much more for every 30 s without a refusal; well above it, where hardly any call is refused, by 2 % at least,
+  or less after a long hint. It never climbs above twice the measured rate; without that bound 0.3 calls are wasted per
+  success. It climbs while calls are in flight or wait for it, and refusals are forgotten with time, too: a crawl would
+  last for ever otherwise.
 * **Strained**: calls time out, or the upstream says that it is overloaded. Then half as many are in flight,
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
@@ -45,16 +47,17 @@ from perdure.rules.hints.calls_left import Room
 STILL_S_MAX = 900.0  # a limit that has been raised is found out within a quarter of an hour
 STILL_S_MIN = 2.0  # after a fall, to see whether it was of any use
 DEAR_S = 5.0  # a hold of this length is worth some care afterwards
-_NEAR = 0.05  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
+_NEAR = 0.08  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
 # As many refusals among the latest calls end a slow start where most others were admitted.
 _MANY = 0.25
 _ONE = 0.06  # more than one refusal among the latest calls
 _KNOWN = 10.0  # admitted calls; a rate that is measured from fewer is our own slow start
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit,
-_BEYOND = 12.0  # by no less than an e-fold in so many times the time in which a refused rate is found again
-_WAVE = 6.0  # a slow start with so many admitted calls goes no faster than so many times their rate
-_AT_ONCE = 0.5  # but for this share of what may be in flight; else who looks seldom would not grow
+_BEYOND = 12.0  # by no less than an e-fold in so many times the time in which a refused rate is found again,
+_NOISY = 0.04  # and so it may where so much is noise: then what was refused may have been no limit
+_START = 1.4  # a start that ends has measured its own slow beginning; so many times that was refused, as far as we know
+_AT_ONCE = 0.5  # of what may be in flight in a slow start; else who looks seldom would not grow
 _PUT_BACK_S = 5.0  # what is out of order is never so far apart
 STRAINS = frozenset({Kind.TIMEOUT, Kind.OVERLOADED})
 
@@ -114,7 +117,7 @@ def admits(pace: Pace, settings: PaceSettings, now: datetime) -> int:
     """How many calls may start now."""
     pace = _forward(pace, settings, now)
     calls = calls_max(pace, settings)
-    if _start_rate(pace, now) is not None:
+    if _start_rate(pace, settings, now) is not None:
         starting = _rate(pace, now) is None
         at_once = max(int(calls * _AT_ONCE), settings.start_calls) if starting else 0
         calls = min(calls, max(pace.in_flight + int(pace.tokens), at_once))
@@ -126,7 +129,7 @@ def opens_in_s(pace: Pace, settings: PaceSettings, now: datetime) -> float | Non
     if admits(pace, settings, now) > 0:
         return 0.0
     pace = _forward(pace, settings, now)
-    rate = _start_rate(pace, now)
+    rate = _start_rate(pace, settings, now)
     if rate is None or pace.in_flight >= calls_max(pace, settings):
         return None
     wait_s = (1.0 - pace.tokens) / rate if rate > 0 else DELAY_S_MAX
@@ -155,7 +158,7 @@ def rises(pace: Pace, settings: PaceSettings, now: datetime) -> tuple[datetime, 
 def after_starts(pace: Pace, settings: PaceSettings, calls: int, now: datetime) -> Pace:
     """So many calls start."""
     pace = _forward(pace, settings, now)
-    tokens = pace.tokens if _start_rate(pace, now) is None else pace.tokens - calls
+    tokens = pace.tokens if _start_rate(pace, settings, now) is None else pace.tokens - calls
     room = pace.room and replace(pace.room, remaining=pace.room.remaining - calls)
     return replace(pace, in_flight=pace.in_flight + calls, tokens=tokens, room=room)
 
@@ -259,7 +262,7 @@ def after_refusal(
     return replace(
         pace,
         rate_per_s=rate,
-        refused_per_s=0.0 if pace.rate_per_s is None else (pace.rate_per_s + rate) / 2.0,
+        refused_per_s=_START * rate if pace.rate_per_s is None else (pace.rate_per_s + rate) / 2.0,
         find_s=max(settings.find_s, wait_s),
         tokens=-rate * rest_s,
         rests=rests,
@@ -338,11 +341,11 @@ def _rate(pace: Pace, now: datetime) -> float | None:
     return lasting if pace.rate_per_s is None else min(lasting, pace.rate_per_s)
 
 
-def _start_rate(pace: Pace, now: datetime) -> float | None:
+def _start_rate(pace: Pace, settings: PaceSettings, now: datetime) -> float | None:
     """The same, and in slow start what keeps calls from coming in waves; the crawl of a spell that is over does not."""
     rate = _rate(pace, now)
-    waves = rate is None and pace.admitted >= _WAVE and not pace.limit.is_over
-    return _WAVE * pace.measured_per_s if waves else rate
+    waves = rate is None and pace.admitted >= settings.wave_times and not pace.limit.is_over
+    return settings.wave_times * pace.measured_per_s if waves else rate
 
 
 def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
@@ -355,7 +358,7 @@ def _forward(pace: Pace, settings: PaceSettings, now: datetime) -> Pace:
     watched_s = pace.watched_s * kept + settings.measure_s * (1.0 - kept)
     pace = replace(pace, admitted=pace.admitted * kept, watched_s=watched_s)
     pace = _climb(pace, settings, busy_s)
-    rate = _start_rate(pace, now)
+    rate = _start_rate(pace, settings, now)
     if rate is None:
         return replace(pace, at=now)
     saved_max = max(rate * settings.burst_s, 1.0)
@@ -395,7 +398,8 @@ def _climbs_per_s(
 ) -> float:
     """By which share a rate that is near the refused one, or beyond it, rises in a second."""
     climb_per_s = settings.climb_per_s * (1.0 + quiet_s / settings.quicken_s)
-    if rate <= pace.refused_per_s * (1.0 + _NEAR) or pace.limit.share_lately(now) >= _RARE:
+    near = rate <= pace.refused_per_s * (1.0 + _NEAR) and pace.limit.noise <= _NOISY
+    if near or pace.limit.share_lately(now) >= _RARE:
         return climb_per_s
     # What was refused once is admitted now, or nobody knows what is too fast.
     return max(climb_per_s, 1.0 / (_BEYOND * pace.find_s))

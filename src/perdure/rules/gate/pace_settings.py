@@ -8,6 +8,7 @@ from perdure.rules.field_checks import number, whole_number
 
 MEASURE_S_MAX = 3_600.0  # an hour ago the upstream was another
 REST_S_MAX = 16.0
+_WAVE_TIMES_MIN = 2.0  # with less a slow start would not get beyond half of its calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class PaceSettings:
     later than this is a quota, not a rate, and may be used up. Less than ``rate_min_per_s`` is no
     measurement. ``find_s``: how soon the rate is back near the one that was refused. ``rest_s``: how long no
     call starts when most are refused and nobody says until when; twice as long each time.
-    ``strain_share`` of timeouts is too much; ``slack_share`` more than noise is no limit.
+    ``strain_share`` of timeouts is too much; ``slack_share`` more than noise is no limit. From
+    ``wave_times`` admitted calls on a slow start is at most so many times as fast as they were, but for the half that
+    begins at once.
     """
 
     start_calls: int = 1
@@ -38,6 +41,7 @@ class PaceSettings:
     rest_s: float = 0.5
     strain_share: float = 0.5
     slack_share: float = 0.09
+    wave_times: float = 6.0
 
     def __post_init__(self) -> None:
         whole_number("pace.calls_max", self.calls_max, 1, 1_000_000)
@@ -55,6 +59,7 @@ class PaceSettings:
         number("pace.rest_s", self.rest_s, 0.0, REST_S_MAX)
         number("pace.strain_share", self.strain_share, 0.0, 1.0)
         number("pace.slack_share", self.slack_share, 0.0, 1.0)
+        number("pace.wave_times", self.wave_times, _WAVE_TIMES_MIN, 100.0)
 
 
 def settings_for_one_of(settings: PaceSettings, workers: int) -> PaceSettings:
@@ -62,11 +67,13 @@ def settings_for_one_of(settings: PaceSettings, workers: int) -> PaceSettings:
 
     Each climbs on its own, so each climbs by its share: four workers that climb by 1 % a second meet
     the limit four times as often as one does. Each sees a share of the answers, so it looks back for
-    longer, or it would take chance for a rate. In simulation both together nearly halve the waste of four.
+    longer, or it would take chance for a rate. In simulation both together nearly halve the waste of four. What
+    was measured for longer is further behind a start, and all start at once, so each stays nearer to what it measured.
     """
     workers = max(workers, 1)
     return replace(
         settings,
         climb_per_s=settings.climb_per_s / workers,
         measure_s=min(settings.measure_s * sqrt(workers), MEASURE_S_MAX),
+        wave_times=max(settings.wave_times / sqrt(workers), _WAVE_TIMES_MIN),
     )
