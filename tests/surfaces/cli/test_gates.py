@@ -232,8 +232,8 @@ def test_showing_one_tells_the_pace_of_each_worker_and_why_it_is_so(desk):
         lines[3],
     )
     assert re.fullmatch(
-        rf"  pace of worker {second} \(host:1\): no rate is set, 4 at once and one more with each success "
-        r"\(1\d s ago: it begins\)",
+        rf"  pace of worker {second} \(host:1\): no rate is set, up to 4 in flight and one more with each success; "
+        r"half of them begin at once \(1\d s ago: it begins\)",
         lines[4],
     )
     assert lines[5] == "  limits: 10 calls at once, 20.0 calls a second"

@@ -31,7 +31,7 @@ class WorkerPace(Struct, frozen=True):
         was = "no rate" if one.was_per_s is None else per_s(one.was_per_s)
         ago = f"{_time_words(now - one.changed_at)} ago: {one.reason}"
         if one.rate_per_s is None:
-            text = f"no rate is set, {one.calls_max:,} at once and one more with each success"
+            text = f"no rate is set, up to {one.calls_max:,} in flight and one more with each success; half of them begin at once"
             return f"{text} ({ago})" if one.was_per_s is None else f"{text} (was {was}, {ago})"
         text = f"{per_s(one.rate_per_s)} calls a second (was {was}, {ago})"
         if one.rises_at is None:
