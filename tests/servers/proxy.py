@@ -49,6 +49,7 @@ class Proxy:
         self.target = port
         self.port = 0
         self._listener: socket.socket | None = None
+        self._taker: threading.Thread | None = None
         self._links: set[_Link] = set()
         self._threads: list[threading.Thread] = []
         self._guard = threading.Lock()
@@ -84,14 +85,15 @@ class Proxy:
         listener = socket.create_server((HOST, self.port))
         self.port = listener.getsockname()[1]
         self._listener = listener
-        self._thread(self._take, listener)
+        self._taker = self._thread(self._take, listener)
 
     def refuse(self) -> None:
-        """Nobody listens any more; what is connected stays."""
-        if self._listener is not None:
+        """Nobody listens any more; what is connected stays, and is all that there is to cut."""
+        if self._listener is not None and self._taker is not None:
             listener, self._listener = self._listener, None
             listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in it
             listener.close()
+            _join(self._taker)  # it may be bringing in one more
 
     def reset(self) -> None:
         """Cut every link at once, on both ends."""
@@ -132,8 +134,7 @@ class Proxy:
         with self._guard:
             threads = list(self._threads)
         for thread in threads:
-            thread.join(JOIN_S_MAX)
-            assert not thread.is_alive(), f"{thread.name} goes on"
+            _join(thread)
 
     # -- what the threads do -----------------------------------------------------------------
 
@@ -142,11 +143,12 @@ class Proxy:
         self._trap = trap
         return trap
 
-    def _thread(self, work: Callable[..., None], *given: object) -> None:
+    def _thread(self, work: Callable[..., None], *given: object) -> threading.Thread:
         thread = threading.Thread(target=work, args=given, name=f"proxy-{work.__name__}")
         with self._guard:
             self._threads.append(thread)
         thread.start()
+        return thread
 
     def _take(self, listener: socket.socket) -> None:
         while True:
@@ -238,6 +240,11 @@ class _Link:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+def _join(thread: threading.Thread) -> None:
+    thread.join(JOIN_S_MAX)
+    assert not thread.is_alive(), f"{thread.name} goes on"
 
 
 def _cut(end: socket.socket) -> None:

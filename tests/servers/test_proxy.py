@@ -1,11 +1,13 @@
 """The faulty line: what it does to bytes is what it says, and nothing when it is left alone."""
 
+import socket
 import threading
 import time
 
 import psycopg
 import pytest
 
+from tests.servers.postgres import HOST
 from tests.servers.proxy import Proxy, _whole
 
 ANSWER_S_MAX = 60
@@ -51,6 +53,26 @@ def test_a_reset_is_noticed_at_once(proxy, table):
         proxy.reset()
         with pytest.raises(psycopg.OperationalError):
             cx.execute("SELECT 1")
+
+
+def test_who_comes_while_it_closes_is_cut_like_the_others(postgres, monkeypatch):
+    """The line has taken a client, and reaches the server only when it is being closed."""
+    connect, taken, links = socket.create_connection, threading.Event(), []
+
+    def slow(address):
+        taken.set()
+        while proxy._listener is not None:
+            time.sleep(0.01)
+        time.sleep(0.2)  # long enough to cut every link that is there by now
+        links.append(connect(address))
+        return links[-1]
+
+    with Proxy(postgres.port) as proxy:
+        monkeypatch.setattr(socket, "create_connection", slow)
+        client = connect((HOST, proxy.port))
+        assert taken.wait(ANSWER_S_MAX)
+    client.close()
+    assert [link.fileno() for link in links] == [-1]
 
 
 def test_a_black_hole_keeps_what_was_said_until_it_heals(proxy, table):
