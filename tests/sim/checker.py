@@ -211,9 +211,12 @@ class Checker:
         """A stage has begun to run."""
         if self._owners.get((job_id, token)) != worker:
             self.broken("E3", f"worker {worker} runs {job_id}/{token}, which it never claimed")
-        if (job_id, token) in self.ledger.begun:
-            self.broken("E3", f"worker {worker} runs {job_id}/{token} a second time")
-        self.ledger.begun.add((job_id, token))
+        no = self.ledger.by_id[
+            job_id
+        ].no  # an id that is sent again when its job is pruned is another job's
+        if (no, token) in self.ledger.begun:
+            self.broken("E3", f"worker {worker} runs #{no}/{token} a second time")
+        self.ledger.begun.add((no, token))
 
     def told(self, event: Event) -> None:
         """An observer was told something."""

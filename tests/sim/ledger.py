@@ -234,7 +234,7 @@ class Ledger:
     by_id: dict[str, JobAccount] = field(default_factory=dict)
     by_key: dict[tuple[str, str, int | None, str], str] = field(default_factory=dict)
     workers: dict[int, WorkerAccount] = field(default_factory=dict)
-    begun: set[tuple[str, int]] = field(default_factory=set)  # jobs and tokens that were run
+    begun: set[tuple[int, int]] = field(default_factory=set)  # jobs and tokens that were run
     used: dict[tuple[str, int], list[Counter[str]]] = field(default_factory=dict)  # what they said
     runs: dict[int, RunAccount] = field(default_factory=dict)
     bulks: dict[int, BulkAccount] = field(default_factory=dict)

@@ -233,6 +233,18 @@ def an_operated_life(scene: Scene) -> None:
     scene.enqueue("b", key="k")
 
 
+def an_id_that_is_sent_again_when_its_job_is_pruned(scene: Scene) -> None:
+    """Whoever was told nothing sends his job again; if that takes too long, it is a new one, and runs."""
+    for no in (1, 2):
+        scene.enqueue("a")
+        for _ in LINE.stages:
+            claim = scene.claim(no=no)
+            scene.checker.began("a", claim.token, 1)
+            scene.settled(claim, DONE)
+        scene.world.clock.push(60.1)
+        scene.show("prune", Pruned(1, 2, None), Retention(succeeded_s=60.0), limit=9)
+
+
 def a_life_with_a_caller(scene: Scene) -> None:
     """Begun by a caller that is lost, taken from it after its limit, done by a worker."""
     claim = scene.begin()

@@ -39,12 +39,21 @@ from tests.sim.scenes import (
     a_life_with_a_caller,
     a_round_of_upkeep,
     a_whole_life,
+    an_id_that_is_sent_again_when_its_job_is_pruned,
     an_operated_life,
     revival,
 )
 
 
-@pytest.mark.parametrize("history", [an_operated_life, a_life_with_a_caller, a_round_of_upkeep])
+@pytest.mark.parametrize(
+    "history",
+    [
+        an_operated_life,
+        an_id_that_is_sent_again_when_its_job_is_pruned,
+        a_life_with_a_caller,
+        a_round_of_upkeep,
+    ],
+)
 def test_a_right_history_of_operators_callers_and_the_upkeep_passes(history):
     history(Scene())
 
