@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from examples.datasets.app import app, samples
-from examples.datasets.build import NAME, item_of, status_of
+from examples.datasets.build import NAME, NoSample, item_of, read_sample, status_of
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -24,6 +24,8 @@ from perdure.http import AccessScope, Refused, asgi, authorize, refusal_answers,
 
 BODY_BYTES_MAX = 8_000_000
 PAGE_MAX = 500
+WAIT_S_MAX = 60.0  # for what is mostly done at once
+NUMBER_MAX = 2**63 - 1  # what a store can count to
 STATES = {  # of the document's statuses, that of the job
     "pending": "queued",
     "processing": "processing",
@@ -39,7 +41,7 @@ SUBMIT, READ, OPERATE = AccessScope.SUBMIT, AccessScope.READ, AccessScope.OPERAT
 class NewDataset(msgspec.Struct, forbid_unknown_fields=True):
     """A data set to be begun, or gone on with: the same tenant and name are the same one."""
 
-    name: Annotated[str, msgspec.Meta(pattern=f"^{NAME}$")]
+    name: Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
     failure_budget: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     failure_check_interval: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
 
@@ -48,7 +50,7 @@ class NewSamples(msgspec.Struct, forbid_unknown_fields=True):
     """Samples for a data set; or corrected ones, in place of its dead letters with their ids."""
 
     dataset: str
-    samples: list[dict[str, Any]]
+    samples: list[msgspec.Raw]
 
 
 class Query(msgspec.Struct):
@@ -57,8 +59,8 @@ class Query(msgspec.Struct):
     dataset: str = ""
     status: Literal["pending", "processing", "completed", "dlq", "skipped"] | None = None
     topic: str | None = None
-    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
-    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX - PAGE_MAX)] = 0
+    before: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 50
 
 
@@ -131,11 +133,17 @@ def add_samples(request: Request) -> Response:
 def correct_samples(request: Request) -> Response:
     """PUT /v1/samples: dead letters are tried again with what is sent in their place, from the first stage on."""
     run, items = items_in(request, OPERATE)
-    payloads, whose = {str(one.key): one.payload for one in items}, run.view().owner
-    redrive = app.jobs.retry(
-        payloads=payloads, pipeline=samples.name, run=run.no, owner=whose, by=whose
-    )
-    return answer({"redrive": redrive.id, "samples": len(payloads)}, 202)
+    view, payloads = run.view(), {str(one.key): one.payload for one in items}
+    if len(payloads) < len(items):
+        raise Refused("bad_request", "$.samples: an id stands twice")
+    meant = {"pipeline": samples.name, "run": run.no, "owner": view.owner, "payloads": payloads}
+    seen = app.jobs.preview_retry(count_max=view.counts.failed + 1, **meant)
+    left = dict.fromkeys(seen.keys_unknown, "it is no dead letter of this data set")
+    redrive = app.jobs.retry(by=view.owner, **meant)
+    done = redrive.wait(wait_s=WAIT_S_MAX)
+    left |= {str(app.job(one.job_id).view().key): one.why for one in redrive.refusals()}
+    told = {payloads[key]["id"]: why for key, why in left.items()}
+    return answer({"redrive": redrive.id, "taken": done.done, "left": told}, 202)
 
 
 def list_samples(request: Request) -> Response:
@@ -167,8 +175,16 @@ def show_sample(request: Request) -> Response:
 
 def dataset_shown(run: Run) -> dict[str, Any]:
     view = run.view()
-    told = {"id": run.id, "name": run.name, **status_of(run)}
-    return {**told, "why": view.why, "parent": view.parent}
+    kept = msgspec.json.decode(view.settings_json)
+    return {
+        "id": run.id,
+        "name": run.name,
+        **status_of(run),
+        "why": view.why,
+        "parent": view.parent,
+        "failure_budget": kept["failure_budget"],
+        "failure_check_interval": kept["check_every"],
+    }
 
 
 def sample_shown(job: JobView) -> dict[str, Any]:
@@ -201,16 +217,30 @@ def run_in(request: Request, scope: AccessScope) -> Run:
 
 
 def items_in(request: Request, scope: AccessScope) -> tuple[Run, list[Item]]:
-    """The samples of a request and their data set; over HTTP each has an id, since there is no line to know it by."""
+    """The samples of a request and their data set: all of them, or it is refused for the first that is none.
+
+    Over HTTP each has an id, since there is no line to know it by.
+    """
     tenant, asked = tenant_of(request, scope), body_of(request, NewSamples)
     run = app.get_run(asked.dataset, owner=tenant)
-    if not all(isinstance(one.get("id"), str) and one["id"] for one in asked.samples):
-        raise Refused("sample_without_id", "each sample has an id, a text", status=400)
-    return run, [item_of(run.name, one, number) for number, one in enumerate(asked.samples, 1)]
+    items = []
+    for place, raw in enumerate(asked.samples):
+        where = f"$.samples[{place}]"
+        try:
+            given = read_sample(bytes(raw))
+        except NoSample as wrong:
+            raise Refused("sample_refused", f"{where}: {wrong}", status=422) from None
+        if not isinstance(given.get("id"), str) or not given["id"]:
+            raise Refused("sample_without_id", f"{where}: it has no id, a text", status=400)
+        items.append(item_of(run.name, given, place))
+    return run, items
 
 
 def body_of(request: Request, form: type[Form]) -> Form:
-    return msgspec.json.decode(request.state.body or b"{}", type=form)
+    try:
+        return msgspec.json.decode(request.state.body or b"{}", type=form)
+    except RecursionError:
+        raise Refused("bad_request", "the body is nested too deep") from None
 
 
 def query_of(request: Request) -> Query:

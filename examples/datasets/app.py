@@ -86,7 +86,8 @@ def pick(given: dict[str, Any]) -> Sample | Cancel:
     try:
         sample = msgspec.convert(given, Sample)
     except msgspec.ValidationError as wrong:
-        raise StageError("input_invalid", f"that is no sample: {wrong}") from None
+        said = f"that is no sample: {given.get('unreadable', wrong)}"
+        raise StageError("input_invalid", said, public_message=said) from None
     words = len(sample.text.split())
     return sample if words >= WORDS_MIN else Cancel(f"{words} words are too few")
 

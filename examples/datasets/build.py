@@ -1,7 +1,7 @@
 """Build a data set: `python -m examples.datasets.build NAME SOURCE.jsonl`. The same words go on with the same data set.
 
-Every line of the source is a sample, also one that cannot be read: that is a dead letter with the line in it. The exit status is that of
-`perdure run`: 0 completed, 3 partial success, 4 failed, 5 aborted.
+Every line of the source is a sample, also one that cannot be read or kept: that is a dead letter with the line in it. The exit
+status is that of `perdure run`: 0 completed, 3 partial success, 4 failed, 5 aborted.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 from examples.datasets.app import app, samples
@@ -19,33 +20,69 @@ from perdure import Item, OutputError, PerdureError, Run, RunAborted
 from perdure.checks import json_of
 
 EXITS = {"completed": 0, "partial_success": 3, "failed": 4, "aborted": 5, "cancelled": 6}
-RAW_CHARS_MAX = 2_000
+SAMPLE_BYTES_MAX = 1_048_576  # Perdure keeps no larger item
+LINE_BYTES_MAX = 2 * SAMPLE_BYTES_MAX  # a sample may be written with escapes
+RAW_BYTES_MAX = 200_000  # of a line that is no sample; a byte of it may take five
 PLAIN_ID = r"[!-~]{1,60}"  # what may stand in a header
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,59}"
 
 
+class NoSample(Exception):
+    """A text that no sample can be read from, or none that a store can keep; it says why."""
+
+
 def items_of(name: str, source: Path) -> Iterator[Item]:
-    """The samples of a file, each under a key that is its data set's own."""
-    with source.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
+    """The samples of a file, each under a key that is its data set's own; what is none is kept with the reason."""
+    with source.open("rb") as file:
+        for number, (line, size) in enumerate(lines_of(file), 1):
             try:
-                given = msgspec.json.decode(line, type=dict[str, object])
-                json_of(line.decode())  # refuses what no store can keep: half a surrogate pair, say
-            except (msgspec.MsgspecError, UnicodeError, OutputError):
-                given = {"line": number, "raw": repr(line)[:RAW_CHARS_MAX]}
+                given = read_sample(line)
+            except NoSample as wrong:
+                raw = repr(line[:RAW_BYTES_MAX])
+                given = {"line": number, "bytes": size, "unreadable": str(wrong), "raw": raw}
             yield item_of(name, given, number)
+
+
+def lines_of(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Each line and how long it is; of one that is too long the beginning, so that it fits in memory."""
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        size, part = len(line), line
+        while len(part) > LINE_BYTES_MAX and not part.endswith(b"\n"):
+            part = file.readline(LINE_BYTES_MAX + 1)
+            size += len(part)
+        yield line, size
+
+
+def read_sample(line: bytes) -> dict[str, object]:
+    """The object in a text of JSON, or `NoSample`."""
+    if len(line) > LINE_BYTES_MAX:
+        raise NoSample(f"the line has more than {LINE_BYTES_MAX} bytes")
+    try:
+        given = msgspec.json.decode(line, type=dict[str, object])
+        json_of(line)  # refuses what no store can keep: half a surrogate pair, say
+    except RecursionError:
+        raise NoSample("it is nested too deep") from None
+    except OutputError as wrong:
+        raise NoSample(wrong.rule) from None
+    except (msgspec.MsgspecError, UnicodeError) as wrong:
+        raise NoSample(str(wrong)) from None
+    size = len(msgspec.json.encode(given))
+    if size > SAMPLE_BYTES_MAX:
+        raise NoSample(f"as JSON it has {size} bytes; a sample has at most {SAMPLE_BYTES_MAX}")
+    return given
 
 
 def item_of(name: str, given: dict[str, object], number: int) -> Item:
     """A sample on its way: known by the data set's name and its id, to us and to the model's provider.
 
     The name is in the key because two data sets of one source have the same ids, and a dead letter cannot be driven again
-    while another job has its key.
+    while another job has its key. A line without an id has a key that no id gives.
     """
     id = given.get("id")
-    text = id if isinstance(id, str) and id else f"line-{number}"
-    plain = text if re.fullmatch(PLAIN_ID, text) else sha256(text.encode()).hexdigest()
-    key = f"{name}/{plain}"
+    if not isinstance(id, str) or not id:
+        key = f"{name}:line-{number}"
+    else:
+        key = f"{name}/{id if re.fullmatch(PLAIN_ID, id) else sha256(id.encode()).hexdigest()}"
     return Item(given, key=key, request_id=key)
 
 

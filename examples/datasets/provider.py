@@ -84,6 +84,10 @@ class Provider(Upstream):
         """What calls about a sample are to meet, one after the other."""
         self._plans[request_id].extend(faults)
 
+    def mend(self) -> None:
+        """Forget what is planned and has not struck yet."""
+        self._plans.clear()
+
     def usage(self, dataset: str = "") -> dict[str, Any]:
         """Its books: calls, those that were charged, dollars and answers lost, by the number of the call about its sample."""
         with self._guard:

@@ -44,25 +44,27 @@ def ask(question: str, **numbers: int) -> Rows:
 
 
 def reconcile(ours: Rows, theirs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Our calls and theirs side by side, by the number of the call about its sample; the last line has the sums of all."""
-    nothing = {"calls": 0, "charged": 0, "unheard": 0, "cost_usd": 0}
+    """Our calls and theirs side by side, by the number of the call about its sample; the last line is about all of them."""
+    nothing = {"calls": 0, "charged": 0, "unheard": 0, "cost_usd": 0, "dearest_usd": 0}
     by_number = {str(one["number"]): one for one in ours}
     lines = []
     for number in sorted({*by_number, *theirs}, key=int):
         our, their = by_number.get(number, nothing), theirs.get(number, nothing)
         calls = (our["calls"], their["calls"], our["unheard"], our["charged"], their["charged"])
         usd = (round(float(one["cost_usd"]), 9) for one in (our, their))
-        lines.append({"call": number} | dict(zip(SUMMED, (*map(int, calls), *usd), strict=True)))
+        told = dict(zip(SUMMED, (*map(int, calls), *usd), strict=True))
+        lines.append({"call": number, **told, "dearest usd": round(float(our["dearest_usd"]), 9)})
     sums = {name: round(sum(one[name] for one in lines), 9) for name in SUMMED}
-    return [*lines, {"call": "all", **sums}]
+    dearest = max((one["dearest usd"] for one in lines), default=0.0)
+    return [*lines, {"call": "all", **sums, "dearest usd": dearest}]
 
 
 def disputes(lines: Rows) -> list[str]:
     """What a bill says that our history cannot explain.
 
     They charge for answers that never reached us, so they may have charged for more calls than we know of, but for no more than
-    those that nobody heard an answer to. Where they charged for none of these, the dollars are the same; what a lost answer cost
-    only they know.
+    those that nobody heard an answer to, and for each no more dollars than for the dearest answer that was heard: what a lost one
+    cost only they know.
     """
     sums, found = lines[-1], []
     if not sums["calls"] - sums["unheard"] <= sums["their calls"] <= sums["calls"]:
@@ -71,8 +73,10 @@ def disputes(lines: Rows) -> list[str]:
     if not 0 <= more <= sums["unheard"]:
         found.append(f"{sums['charged']} calls cost us, they charged {sums['they charged']}")
     dearer = round(sums["their usd"] - sums["usd"], USD_DIGITS)
-    if dearer < 0 or (dearer and not more):
-        found.append(f"our calls cost {sums['usd']} USD, they charged {sums['their usd']} USD")
+    most = round(max(more, 0) * sums["dearest usd"], USD_DIGITS)
+    if not 0 <= dearer <= most:
+        said = f"our calls cost {sums['usd']} USD, they charged {sums['their usd']} USD"
+        found.append(f"{said}; lost answers explain at most {most} USD")
     return found
 
 

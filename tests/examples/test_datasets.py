@@ -104,14 +104,46 @@ def test_every_line_is_accounted_for_and_only_good_ones_are_in_the_files(dataset
     told = [status[name] for name in ("succeeded", "dlq", "skipped", "pending")]
     assert told == [1, 6, 1, 0]
     dead = datasets.app.dead.list(run=run.no)
-    assert [one.key for one in dead] == ["odd/line-9", "odd/s5", "odd/line-5", "odd/s3", "odd/line-3", "odd/line-2"]  # fmt: skip
+    assert [one.key for one in dead] == ["odd:line-9", "odd/s5", "odd:line-5", "odd/s3", "odd:line-3", "odd:line-2"]  # fmt: skip
     assert {one.stage for one in dead} == {"pick", "label"}
-    assert json.loads(dead[-1].payload_json) == {"line": 2, "raw": repr(b'{"id": "cut\n')}
+    assert json.loads(dead[-1].payload_json) == {"line": 2, "bytes": 12, "unreadable": "JSON is malformed: invalid character (byte 11)", "raw": repr(b'{"id": "cut\n')}  # fmt: skip
     datasets.sinks.write_files(run, "odd")
     parquet = datasets.folder / "datasets" / "odd.parquet"
     assert [row["id"] for row in datasets.rows("odd")] == ["s1"]
     assert read_table(parquet).to_pylist() == datasets.rows("odd")
     assert read_metadata(parquet).metadata[b"run"] == run.id.encode()
+
+
+def test_a_line_that_is_too_large_or_too_deep_is_a_dead_letter_with_its_size_and_its_beginning(datasets):  # fmt: skip
+    whole = '{"' + "\x7f" * 199_000  # each of these is five bytes in the letter
+    lines = [
+        json.dumps(line(1, "word " * 300_000)), "x" * 3_000_000, '{"id": "s3", "text": ' + "[" * 3_000 + "]" * 3_000 + "}",
+        '{"id": "s4", "text": "a \\u0000 b c d"}', whole, line(6),
+    ]  # fmt: skip
+    run = datasets.feed("heavy", lines)
+    run.wait(wait_s=WAIT_S)
+    dead = {one.key: one for one in datasets.app.dead.list(run=run.no)}
+    assert set(dead) == {f"heavy:line-{number}" for number in range(1, 6)}
+    kept = [json.loads(dead[f"heavy:line-{number}"].payload_json) for number in range(1, 6)]
+    assert [one["bytes"] for one in kept] == [len(one) + 1 for one in lines[:5]]
+    assert [one["unreadable"] for one in kept] == [
+        "as JSON it has 1500023 bytes; a sample has at most 1048576",
+        "the line has more than 2097152 bytes",
+        "it is nested too deep",
+        "a text holds a NUL character",
+        "JSON is malformed: invalid character (byte 199002)",
+    ]
+    assert [one["raw"] for one in kept] == [repr(f"{one}\n".encode()[:200_000]) for one in lines[:5]]  # fmt: skip
+    assert "that is no sample: it is nested too deep" in dead["heavy:line-3"].error_message
+    assert datasets.build.status_of(run)["succeeded"] == 1  # what comes after them is in
+
+
+def test_no_id_stands_in_the_way_of_a_line_that_has_none(datasets):
+    lines = [{**line(1), "id": "line-3"}, {**line(2), "id": ":line-3"}, "broken"]
+    run = datasets.feed("names", lines)
+    run.wait(wait_s=WAIT_S)
+    assert run.fed.repeated == 0
+    assert [one.key for one in datasets.app.dead.list(run=run.no)] == ["names:line-3"]
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one_in_place(datasets, monkeypatch):

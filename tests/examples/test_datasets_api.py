@@ -80,9 +80,54 @@ def test_dead_samples_are_listed_with_their_reason_corrected_and_tried_again(fro
     shown = front.get(f"/v1/samples/{dead[1]['id']}", headers=acme).json()
     assert [(one["stage"], one["status"]) for one in shown["stages_applied"]] == [("pick", "success"), ("label", "failed")]  # fmt: skip
     body = {"dataset": id, "samples": [note(2), note(3)]}
-    assert front.put("/v1/samples", headers=acme, json=body).json()["samples"] == 2
+    corrected = front.put("/v1/samples", headers=acme, json=body).json()
+    assert (corrected["taken"], corrected["left"]) == (2, {})
     show = f"/v1/datasets/{id}"
     until("they are done", lambda: front.get(show, headers=acme).json()["succeeded"] == 3, within_s=WAIT_S)  # fmt: skip
+
+
+def test_a_correction_says_which_samples_were_no_dead_letters(front, acme):
+    id = begin(front, acme, "partly", note(1), {"id": "n2", "text": None})
+    ended(front, acme, id)
+    body = {"dataset": id, "samples": [note(1), note(2), note(9)]}
+    told = front.put("/v1/samples", headers=acme, json=body)
+    why = "it is no dead letter of this data set"
+    assert (told.status_code, told.json()["taken"]) == (202, 1)
+    assert told.json()["left"] == {"n1": why, "n9": why}
+    told = front.put("/v1/samples", headers=acme, json={"dataset": id, "samples": [note(9)]})
+    assert (told.json()["taken"], told.json()["left"]) == (0, {"n9": why})
+    twice = {"dataset": id, "samples": [note(2), note(2, "Another text")]}
+    told = front.put("/v1/samples", headers=acme, json=twice)
+    assert (told.status_code, told.json()["detail"]) == (400, "$.samples: an id stands twice")
+
+
+def test_samples_are_taken_all_or_none(front, acme):
+    id = begin(front, acme, "whole", note(1))
+    for bad, status, named in (
+        ({"id": "n3", "text": "w " * 700_000}, 422, "at most 1048576"),
+        ({"id": "n3", "text": "a \x00 b c d"}, 422, "NUL"),
+        (7, 422, "object"),
+        ({"text": "No id."}, 400, "id"),
+    ):
+        body = {"dataset": id, "samples": [note(2), bad, note(4)]}
+        told = front.post("/v1/samples", headers=acme, json=body)
+        assert told.status_code == status, told.text
+        assert told.json()["detail"].startswith("$.samples[1]: ")
+        assert named in told.json()["detail"]
+    assert front.get(f"/v1/datasets/{id}", headers=acme).json()["total"] == 1
+
+
+def test_a_data_set_says_which_budget_holds_also_when_another_is_given(front, acme):
+    def told(**options: object) -> list[object]:
+        made = front.post("/v1/datasets", headers=acme, json={"name": "budget", **options})
+        assert made.status_code == 201, made.text
+        return [made.json()[name] for name in ("failure_budget", "failure_check_interval")]
+
+    assert told() == [0.1, 1000]
+    assert told(failure_budget=0.5) == [0.5, 1000]
+    assert told(failure_check_interval=50) == [0.5, 50]  # what is not given stays
+    shown = front.get("/v1/datasets/budget", headers=acme).json()
+    assert (shown["failure_budget"], shown["failure_check_interval"]) == (0.5, 50)
 
 
 def test_reprocessing_is_a_run_of_its_own(front, acme, datasets):
@@ -148,6 +193,9 @@ def test_bad_requests_are_told_in_a_sentence_that_names_what_is_wrong(front, acm
 
     bad = (400, "bad_request")
     assert code("POST", "/v1/datasets", "$.name", json={"name": "../x"}) == bad
+    assert code("POST", "/v1/datasets", "$.name", json={"name": "films\n"}) == bad
+    deep = b'{"samples": [' + b"[" * 3_000 + b"]" * 3_000 + b"]}"
+    assert code("POST", "/v1/samples", "nested", content=deep) == bad
     asked = {"name": "x", "failure_budget": 7}
     assert code("POST", "/v1/datasets", "$.failure_budget", json=asked) == bad
     assert code("POST", "/v1/datasets", "truncated", content=b"{") == bad
@@ -157,6 +205,10 @@ def test_bad_requests_are_told_in_a_sentence_that_names_what_is_wrong(front, acm
     assert code("GET", f"/v1/samples?dataset={id}&status=gone", "$.status") == bad
     assert code("GET", f"/v1/samples?dataset={id}&limit=-1", "$.limit") == bad
     assert code("GET", f"/v1/datasets/{id}/slices?offset=x", "$.offset") == bad
+    assert code("GET", f"/v1/datasets/{id}/slices?offset={10**23}", "$.offset") == bad
+    assert code("GET", f"/v1/samples?dataset={id}&before={10**23}", "$.before") == bad
+    assert code("GET", f"/v1/samples/{10**23}") == (404, "not_found")
+    assert code("GET", f"/v1/samples?dataset={10**23}") == (404, "not_found")
     body = {"dataset": id, "samples": [{"text": "No id at all, but a text."}]}
     assert code("POST", "/v1/samples", "id", json=body) == (400, "sample_without_id")
 

@@ -71,9 +71,9 @@ def test_the_bill_is_explained_to_the_answer_that_was_lost(datasets, told):
 
 
 def wrong_bills(theirs):
-    """Bills that do not add up: a call more, one charged more, a dollar less for the same calls, and nothing at all."""
+    """Bills that do not add up: a call more, one charged more, a dollar more or less for the same calls, and nothing at all."""
     first = theirs["1"]
-    for name, more in (("calls", 1), ("charged", 1), ("cost_usd", -1)):
+    for name, more in (("calls", 1), ("charged", 1), ("cost_usd", 1), ("cost_usd", -1)):
         yield {**theirs, "1": {**first, name: first[name] + more}}
     yield {}
 
@@ -84,14 +84,28 @@ def test_a_bill_that_history_cannot_explain_is_disputed(datasets, told):
         assert len(datasets.report.disputes(datasets.report.reconcile(ours, bill))) >= 1, bill
 
 
+def test_a_lost_answer_explains_no_more_than_the_dearest_that_was_heard(datasets):
+    our = {"number": 1, "calls": 4, "charged": 2, "unheard": 2, "cost_usd": 0.25, "dearest_usd": 0.15}  # fmt: skip
+    disputes, reconcile = datasets.report.disputes, datasets.report.reconcile
+    for charged, usd, most in (
+        (3, 0.4, ""),
+        (4, 0.55, ""),
+        (3, 0.41, "0.15"),
+        (4, 700.0, "0.3"),
+    ):
+        found = disputes(reconcile([our], {"1": {"calls": 4, "charged": charged, "cost_usd": usd}}))
+        said = f"our calls cost 0.25 USD, they charged {usd} USD; lost answers explain at most {most} USD"
+        assert found == ([said] if most else [])
+
+
 def test_where_every_answer_was_heard_the_dollars_are_the_same(datasets):
-    ours = [{"number": 1, "calls": 2, "charged": 2, "unheard": 0, "cost_usd": 0.25}]
+    ours = [{"number": 1, "calls": 2, "charged": 2, "unheard": 0, "cost_usd": 0.25, "dearest_usd": 0.2}]  # fmt: skip
     theirs = {"1": {"calls": 2, "charged": 2, "cost_usd": 0.25}}
     disputes, reconcile = datasets.report.disputes, datasets.report.reconcile
     assert disputes(reconcile(ours, theirs)) == []
     for usd in (0.26, 0.24):
         dearer = {"1": {**theirs["1"], "cost_usd": usd}}
-        said = [f"our calls cost 0.25 USD, they charged {usd:g} USD"]
+        said = [f"our calls cost 0.25 USD, they charged {usd:g} USD; lost answers explain at most 0.0 USD"]  # fmt: skip
         assert disputes(reconcile(ours, dearer)) == said
 
 

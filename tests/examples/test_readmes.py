@@ -46,7 +46,7 @@ DATASETS = Example(
     + [f"PC-002.{one}" for one in (1, 2, 3, 4, "data", "api")]
     + ["C21", "C25", "C28", "D1", "D2", "D3"],
     ("provider.py", "demo.py"),
-    800,
+    870,
 )
 VERIFIER = Example(
     "verifier",
