@@ -485,6 +485,16 @@ def test_a_key_of_another_request_is_refused_and_nothing_of_its_job_is_told(tmp_
         assert len(system.texts.app.jobs.list()) == 1
 
 
+def test_a_key_is_that_of_the_first_request_even_when_an_operator_has_corrected_it(tmp_path):
+    path, headers = "/v1/ai/generate-text", {"idempotency-key": "k", "prefer": "respond-async"}
+    with trial(tmp_path, ["cloud"]) as system:
+        post = partial(system.api.post, path, json={"prompt": "script: 422 | no"}, headers=headers)
+        first = post()
+        assert system.job(first).wait(wait_s=FAR_S).state == "failed"
+        system.job(first).retry(payload={"prompt": "corrected"})
+        assert system.job(post()) == system.job(first)
+
+
 def test_a_job_is_told_by_its_id_and_not_by_its_number(system):
     ended(system, system.post("a text of somebody's own", "cloud", later=True))
     (job, *_) = system.texts.app.jobs.list(limit=1)
