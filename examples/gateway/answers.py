@@ -12,11 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .schemas import AIFailure, Id, error_of
+from perdure import CallerError
+from perdure.http import Refused, take_bytes
+
+from .schemas import AIFailure, Ask, Id, error_of, invalid, read_ask
 
 log = logging.getLogger("gateway")
 # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+BODY_BYTES_MAX = 262_144  # the longest prompt, however it is escaped
 TLS = ssl.create_default_context()  # takes longer than a call: made once
 
 
@@ -35,6 +39,11 @@ def request_id_of(request: Request) -> str:
     return str(request.state.id)
 
 
+async def ask_of(request: Request) -> Ask:
+    """What is asked for."""
+    return read_ask(await take_bytes(request, BODY_BYTES_MAX))
+
+
 def as_json(told: object, status: int = 200, *, request: Request, **headers: str) -> Response:
     """An answer; every one has the id of its request."""
     headers = {"x-request-id": request_id_of(request), **headers}
@@ -47,6 +56,10 @@ async def tell_failure(request: Request, failure: Exception) -> Response:
     if isinstance(failure, HTTPException):
         headers.update(failure.headers or {})  # of a wrong method, those that there are
         failure = AIFailure("INVALID_REQUEST", "There is no such endpoint.", http_status=failure.status_code)  # fmt: skip
+    if isinstance(failure, Refused):
+        failure = invalid(failure.detail, failure.status)
+    if isinstance(failure, CallerError):
+        failure = invalid(str(failure))
     if not isinstance(failure, AIFailure):
         failure = AIFailure("INTERNAL_ERROR", "Something went wrong inside.")
     error = error_of(failure, request_id_of(request))
@@ -63,5 +76,6 @@ async def tell_health(request: Request) -> Response:
     return as_json({"status": "ok"}, request=request)
 
 
-HANDLERS = {AIFailure: tell_failure, HTTPException: tell_failure, Exception: tell_failure}
+TOLD = (AIFailure, CallerError, HTTPException, Refused, Exception)
+HANDLERS = dict.fromkeys(TOLD, tell_failure)
 HEALTH = [Route("/health", tell_health), Route("/healthz", tell_health)]

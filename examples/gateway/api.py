@@ -20,11 +20,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure import ConfigError, JobFailed, JsonFormatter, Settings, State, UnknownName
+from perdure import ConfigError, JobFailed, JobRef, JsonFormatter, Settings, State, UnknownName
 
-from .answers import HANDLERS, HEALTH, as_json, new_client, request_id_of
+from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client, request_id_of
 from .app import GATEWAY_URL, WAIT_S, make_texts, read_settings
-from .schemas import AIFailure, read_ask
+from .schemas import AIFailure
 
 
 def make_api(settings: Settings | None = None) -> Starlette:
@@ -39,7 +39,7 @@ def make_api(settings: Settings | None = None) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/ai/generate-text", api.generate_text, methods=["POST"]),
-            Route("/v1/ai/jobs/{id}", api.tell_job),
+            Route("/v1/ai/jobs/{id:uuid}", api.tell_job),  # a number could be guessed
             Route("/v1/ai/status", api.ask_gateway),
             Route("/internal/gateway/health", api.ask_gateway),
             *HEALTH,
@@ -66,9 +66,9 @@ class API:
     async def generate_text(self, request: Request) -> Response:
         """``POST /v1/ai/generate-text``: 200 with the text, 202 with a job, or an error.
 
-        ``Prefer: respond-async`` leaves it to a worker at once; the same ``Idempotency-Key`` is the same job.
+        ``Prefer: respond-async`` leaves it to a worker at once; the same ``Idempotency-Key`` is the same job, of the same request.
         """
-        ask = read_ask(await request.body())
+        ask = await ask_of(request)
         pipeline = self._texts.pipeline_of(ask)
         if pipeline is None:
             known = {"field": "provider", "reason": "the gateway has no such provider"}
@@ -78,11 +78,14 @@ class API:
         whose: dict[str, Any] = {"key": key, "request_id": request_id_of(request)}
         if "respond-async" in request.headers.get("prefer", ""):
             job = await pipeline.enqueue_async(item, **whose)
+            await check_key(key, job, item)
             return self._promise(request, job.id, 0.0)
         try:
             called = await pipeline.call_async(item, wait_s=self._settings[WAIT_S], **whose)
         except JobFailed as failed:
+            await check_key(key, await self._texts.app.job_async(failed.job_id or ""), item)
             raise failure_of(failed.public_code, failed.public_message) from None
+        await check_key(key, called.job, item)
         if called.done:
             return as_json(called.value, request=request)
         return self._promise(request, called.job.id, called.due_in_s or 0.0)
@@ -94,7 +97,7 @@ class API:
     async def tell_job(self, request: Request) -> Response:
         """``GET /v1/ai/jobs/{id}``: the text, or how far it is, or the error that it has ended with."""
         try:
-            job = await self._texts.app.job_async(request.path_params["id"])
+            job = await self._texts.app.job_async(str(request.path_params["id"]))
             view = await job.view_async()
         except UnknownName:
             raise AIFailure("INVALID_REQUEST", "There is no such job.", http_status=404) from None
@@ -112,9 +115,22 @@ class API:
         try:
             async with new_client(timeout=10.0) as client:
                 answer = await client.get(f"{self._settings[GATEWAY_URL]}{path}")
-        except httpx2.HTTPError:
-            raise AIFailure("UPSTREAM_UNAVAILABLE", "The gateway cannot be reached.") from None
-        return Response(answer.content, answer.status_code, media_type="application/json")
+            told = msgspec.json.decode(answer.raise_for_status().content)
+        except (httpx2.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
+            message = "The gateway cannot be reached, or somebody else answers in its place."
+            raise AIFailure("UPSTREAM_UNAVAILABLE", message) from None
+        return as_json(told, request=request)
+
+
+async def check_key(key: str | None, job: JobRef, item: dict[str, Any]) -> None:
+    """Refuse a key whose job was made for another request: nothing of it is told."""
+    if key is None:
+        return
+    made = [await job.view_async(), *await job.payloads_async()]  # it may have been corrected since
+    text_of = msgspec.json.Encoder(order="sorted").encode  # in Python, 1 is True
+    if text_of(item) not in [text_of(json.loads(one.payload_json)) for one in made]:
+        message, field = "The key belongs to another request.", {"field": "Idempotency-Key"}
+        raise AIFailure("INVALID_REQUEST", message, http_status=422, details=field)
 
 
 def failure_of(code: str | None, message: str | None) -> AIFailure:

@@ -5,6 +5,7 @@
 It never tries anything again by itself. There is one place for that, and it is in front of it: app.py.
 """
 
+import asyncio
 import hashlib
 import sys
 import time
@@ -21,9 +22,9 @@ from starlette.routing import Route
 
 from perdure import ConfigError
 
-from .answers import HANDLERS, HEALTH, as_json, new_client
+from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client
 from .providers import UNHEALTHY_AFTER, Provider, read_providers
-from .schemas import AIFailure, Ask, Generated, read_ask
+from .schemas import AIFailure, Ask, Generated
 
 KEPT_S = 3_600.0  # the document's hour
 KEPT_MAX = 10_000  # answers
@@ -85,7 +86,7 @@ class Gateway:
 
     async def generate_text(self, request: Request) -> Response:
         """``POST /v1/ai/generate-text``: a text of the provider that is asked for, from the cache where it is there."""
-        ask = read_ask(await request.body())
+        ask = await ask_of(request)
         provider = self._providers.get(ask.provider or next(iter(self._providers)))
         if provider is None:
             known = {"field": "provider", "reason": f"one of: {', '.join(self._providers)}"[:200]}
@@ -99,8 +100,8 @@ class Gateway:
 
     async def tell_status(self, request: Request) -> Response:
         """``GET /v1/ai/status``: how each provider is, no older than half a minute."""
-        for one in self._providers.values():
-            await one.check_health(self._client)
+        looks = [one.check_health(self._client) for one in self._providers.values()]
+        await asyncio.gather(*looks)
         told = [
             {
                 "name": one.name,

@@ -4,6 +4,7 @@ A provider is called once for each request: whoever calls the gateway decides ab
 the nine codes, as Perdure reads it, and of what the provider said only its status, its code and its wait are kept.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Awaitable
@@ -22,6 +23,7 @@ from .schemas import AIFailure, Ask, Generated, Usage
 
 T = TypeVar("T")
 SNAPSHOT_S = 30.0  # how old what is told of a provider's health may be
+PROBE_S = 5.0  # for a look at its health; the API waits twice as long for all of them
 UNHEALTHY_AFTER = 3  # failures in a row
 
 PROVIDERS = Setting("providers", str, "", "names", "The providers' names, as in local,cloud.")
@@ -71,7 +73,7 @@ class Provider:
         """Ask the provider for its models, unless what is known is fresh or there is nobody to ask."""
         if self.url and self.key and not self.health.is_fresh:
             with suppress(AIFailure):
-                await self._noted(self._send(client, "GET", "/models"))
+                await self._noted(self._send(client, "/models", min(self.timeout_s, PROBE_S)))
 
     async def _noted(self, call: Awaitable[T]) -> T:
         """What comes of a call, kept in mind."""
@@ -92,39 +94,41 @@ class Provider:
         if ask.schema is not None:
             form = {"name": "answer", "schema": ask.schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
-        answer = await self._send(client, "POST", "/chat/completions", body)
+        answer = await self._send(client, "/chat/completions", self.timeout_s, body)
         try:
             told = msgspec.json.decode(answer.content)
             choice, used = told["choices"][0], told.get("usage") or {}
-            text = choice["message"]["content"]
-            if ask.schema is not None:
-                read_json(text, ask.schema, finish_reason=choice.get("finish_reason"))
             usage = Usage(used.get("prompt_tokens", 0), used.get("completion_tokens", 0))
-            return msgspec.convert(Generated(text, self.name, self.model, usage), Generated)
+            said = Generated(choice["message"]["content"], self.name, self.model, usage)
+            generated = msgspec.convert(msgspec.to_builtins(said), Generated)  # looked into again
+            if ask.schema is not None:
+                read_json(generated.text, ask.schema, finish_reason=choice.get("finish_reason"))
+            return generated
         except OutputError as wrong:
             reason = str(wrong)[:200]
-        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError):
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError, RecursionError):  # fmt: skip
             reason = "no chat completion"
         message = "The provider's answer is not what was asked for."
         raise self._failure("INVALID_UPSTREAM_RESPONSE", message, reason=reason)
 
     async def _send(
-        self, client: httpx2.AsyncClient, method: str, path: str, body: object = None
+        self, client: httpx2.AsyncClient, path: str, timeout_s: float, body: object = None
     ) -> httpx2.Response:
         missing = [variable(self.name, one) for one in ("url", "key") if not getattr(self, one)]
         if missing:
             message = "The gateway's access to this provider is not set up."
             raise self._failure("CONFIG_MISSING", message, setting=missing)
-        key = {"authorization": f"Bearer {self.key}"}
+        method, key = "POST" if body else "GET", {"authorization": f"Bearer {self.key}"}
         try:
-            answer = await client.request(
-                method, f"{self.url}{path}", json=body, headers=key, timeout=self.timeout_s
-            )
+            async with asyncio.timeout(timeout_s):  # for all of it, however slowly it comes
+                answer = await client.request(
+                    method, f"{self.url}{path}", json=body, headers=key, timeout=None
+                )
             return answer.raise_for_status()
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, TimeoutError) as error:
             raise self._told_on(error) from None
 
-    def _told_on(self, error: httpx2.HTTPError) -> AIFailure:
+    def _told_on(self, error: Exception) -> AIFailure:
         """A refusal, or the lack of an answer, as Perdure reads it, in the words of the schema."""
         meant, details = meaning_of(error, "gateway-worker"), {}
         if isinstance(error, httpx2.HTTPStatusError):

@@ -45,6 +45,7 @@ WRONG = [
     ({"owner": "a\x00"}, "owner name"),
     ({"owner": "x" * 101}, "owner name"),
     ({"key": ""}, "key '' must have 1 to 200 printable characters"),
+    ({"key": "k" * 1_000}, f"key '{'k' * 40}' must have 1 to 200 printable characters"),
     ({"key": "x" * 201}, "hash what is longer"),
     ({"key": "a\nb"}, "key"),
     ({"key": "\ud800"}, "key"),

@@ -1,9 +1,13 @@
 """The AI gateway, its API and its worker, running: what they say, what they keep, what they log, and a storm of 429s."""
 
+import asyncio
 import json
 import logging
+import re
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
@@ -13,19 +17,22 @@ import httpx2
 import msgspec
 import pytest
 from examples.gateway import providers
+from examples.gateway.answers import BODY_BYTES_MAX
+from examples.gateway.api import make_api
 from examples.gateway.app import make_texts, read_settings
-from examples.gateway.gateway import Cache
-from examples.gateway.providers import Health, read_providers
+from examples.gateway.gateway import Cache, make_gateway
+from examples.gateway.providers import Health, Provider, read_providers
 from examples.gateway.schemas import CODES, HTTP_STATUS, AIError, AIFailure, Generated, error_of
 from examples.gateway.scripted import KEY
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from perdure import ConfigError, JobFailed, JsonFormatter
 from tests.examples.converter_kit import FAR_S, served, until
 from tests.examples.gateway_kit import Trial, error_in, logged, settings_of, trial
+from tests.house.tree import ROOT
 
 SCHEMA = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
 NAMES = ("cloud", "busy", "unset", "hasty", "one", "two", "three", "four", "five")
@@ -41,6 +48,25 @@ def ask_gateway(system: Trial, prompt: str, provider: str, **more: object) -> ht
     body = {"prompt": prompt, "provider": provider, **more}
     address = f"{system.gateway}/v1/ai/generate-text"
     return httpx2.post(address, json=body, headers={"x-request-id": "req-7"}, timeout=FAR_S)
+
+
+def serve_all(endpoint: Callable[[Request], Awaitable[Response]]) -> Starlette:
+    """A service that answers like this, whatever it is asked."""
+    return Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])])
+
+
+@contextmanager
+def gateway_to(
+    endpoint: Callable[[Request], Awaitable[Response]], *names: str
+) -> Iterator[httpx2.Client]:
+    """A gateway whose providers all answer like this."""
+    with served(serve_all(endpoint)) as address:
+        all_ = {name: Provider(name, address, KEY, "m", timeout_s=FAR_S) for name in names}
+        with (
+            served(make_gateway(all_)) as gateway,
+            httpx2.Client(base_url=gateway, timeout=FAR_S) as client,
+        ):
+            yield client
 
 
 def ended(system: Trial, answer: httpx2.Response) -> httpx2.Response:
@@ -96,6 +122,8 @@ def test_details_go_to_their_bounds():
         {"http_status": 200},
         {"retryable": "yes"},
         {"provider": object()},
+        {"provider": "half of a pair: \ud800"},
+        {"details": {"upstreamCode": "\ud800"}},
     ],
 )
 def test_an_error_that_breaks_the_schema_becomes_an_internal_error(broken):
@@ -105,9 +133,31 @@ def test_an_error_that_breaks_the_schema_becomes_an_internal_error(broken):
     assert "details" not in told
 
 
-@pytest.mark.parametrize(("code", "message"), [("BUSY", "x"), ("TIMEOUT", ""), ("TIMEOUT", "a\nb")])
+@pytest.mark.parametrize(
+    ("code", "message"), [("BUSY", "x"), ("TIMEOUT", ""), ("TIMEOUT", "a\nb"), ("TIMEOUT", "a\n")]
+)
 def test_a_code_or_a_message_that_is_none_becomes_an_internal_error(code, message):
     assert error_of(AIFailure(code, message), "req-1").code == "INTERNAL_ERROR"
+
+
+@pytest.mark.parametrize("broken", ["", "two words", "req-1\n", "\ud800", "é"])
+def test_an_id_that_breaks_the_schema_is_told_by_nobody(broken):
+    told = error_of(AIFailure("TIMEOUT", "No answer."), broken)
+    assert (told.code, told.id) == ("INTERNAL_ERROR", "unknown")
+
+
+def test_the_error_in_the_readme_is_what_the_gateway_says(system):
+    page = (ROOT / "examples" / "gateway" / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.+?)```", page, re.DOTALL)
+    answer = ask_gateway(system, "script: 429 after=2 | as in the README", "cloud")
+    assert json.loads(shown) == {"error": error_in(answer)}
+
+
+def test_the_error_of_a_job_has_what_every_error_must_have_and_no_more(system):
+    answer = system.post("script: 422 | what of it is told", "cloud")
+    assert set(error_in(answer)) == {"id", "code", "message", "httpStatus", "retryable"}
+    later = ended(system, system.post("script: 401 | what of it is told", "cloud", later=True))
+    assert set(error_in(later)) == {"id", "code", "message", "httpStatus", "retryable"}
 
 
 # -- what the gateway answers --------------------------------------------------------------
@@ -149,14 +199,75 @@ def test_an_answer_of_another_form_is_an_invalid_upstream_response(system, step)
     assert set(error["details"]) == {"reason"}
 
 
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["any text", "with a schema"])
+@pytest.mark.parametrize(
+    ("content", "usage"),
+    [
+        (None, {}),
+        (["It rains."], {}),
+        ("a\x00b", {}),
+        pytest.param("x" * 100_001, {}, id="too long"),
+        ('{"line": ""}', {"prompt_tokens": None}),
+        ('{"line": ""}', {"prompt_tokens": -1}),
+        ('{"line": ""}', {"completion_tokens": "4"}),
+    ],
+)
+def test_an_answer_without_a_text_or_with_counts_that_are_none_is_invalid_and_not_kept(
+    content, usage, schema
+):
+    said = [(content, usage), ('{"line": ""}', {})]
+
+    async def complete(request: Request) -> Response:
+        content, usage = said.pop(0)
+        choice = {"message": {"content": content}, "finish_reason": "stop"}
+        return JSONResponse({"choices": [choice], "usage": usage})
+
+    with gateway_to(complete, "one") as gateway:
+        first, second = (
+            gateway.post("/v1/ai/generate-text", json={"prompt": "x", "schema": schema})
+            for _ in range(2)
+        )
+    assert error_in(first)["code"] == "INVALID_UPSTREAM_RESPONSE"
+    assert (second.status_code, second.json().get("cached")) == (200, None)
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff", b"null", b"{}", pytest.param(b"[" * 3_000, id="3000 levels")]
+)
+def test_a_body_that_cannot_be_read_is_an_invalid_upstream_response(body):
+    async def complete(request: Request) -> Response:
+        return Response(body)
+
+    with gateway_to(complete, "one") as gateway:
+        error = error_in(gateway.post("/v1/ai/generate-text", json={"prompt": "x"}))
+    assert (error["code"], error["provider"]) == ("INVALID_UPSTREAM_RESPONSE", "one")
+
+
 def test_a_provider_without_a_key_is_told_by_the_name_of_its_setting_and_not_called(system):
     error = error_in(ask_gateway(system, "no key", "unset"))
     assert (error["code"], error["details"]) == ("CONFIG_MISSING", {"setting": ["AI_UNSET_KEY"]})
     assert "no key" not in system.calls()
 
 
+def deep(levels: int) -> bytes:
+    return b'{"prompt": "x", "schema": ' + b'{"a": ' * levels + b"1" + b"}" * (levels + 1)
+
+
 @pytest.mark.parametrize(
-    "body", [b"{", b"[]", b"{}", b'{"prompt": ""}', b'{"prompt": "x", "promt": 1}', b"\xff"]
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"prompt": ""}',
+        b'{"prompt": "x", "promt": 1}',
+        b"\xff",
+        b'{"prompt": "x", "provider": "cloud\\n"}',
+        b'{"prompt": "x", "schema": {"type": "banana"}}',
+        b'{"prompt": "x", "schema": {"$ref": "http://127.0.0.1/form"}}',
+        pytest.param(deep(300), id="300 levels"),
+        pytest.param(deep(3_000), id="3000 levels"),
+    ],
 )
 @pytest.mark.parametrize("service", ["gateway", "api"])
 def test_a_request_that_is_not_valid_is_refused_by_both_and_makes_no_job(system, service, body):
@@ -169,6 +280,43 @@ def test_a_request_that_is_not_valid_is_refused_by_both_and_makes_no_job(system,
         False,
     )
     assert len(system.texts.app.jobs.list(limit=1_000)) == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"prompt": "a\\u0000b"}',
+        b'{"prompt": "x", "schema": {"maximum": 99999999999999999999999999}}',
+        pytest.param(deep(70), id="70 levels"),
+    ],
+)
+@pytest.mark.parametrize("prefer", ["", "respond-async"])
+def test_what_cannot_be_stored_is_an_invalid_request_with_the_reason(system, body, prefer):
+    path, headers = "/v1/ai/generate-text", {"prefer": prefer}
+    error = error_in(system.api.post(path, content=body, headers=headers))
+    assert (error["code"], error["httpStatus"]) == ("INVALID_REQUEST", 400)
+    assert set(error["details"]) == {"reason"}
+
+
+@pytest.mark.parametrize("service", ["gateway", "api"])
+def test_a_body_that_is_too_large_is_an_invalid_request_and_the_largest_prompt_is_not(
+    system, service
+):
+    where = system.gateway if service == "gateway" else str(system.api.base_url)
+    post = partial(httpx2.post, f"{where}/v1/ai/generate-text", timeout=FAR_S)
+    error = error_in(post(content=b" " * (BODY_BYTES_MAX + 1)))
+    assert (error["code"], error["httpStatus"]) == ("INVALID_REQUEST", 413)
+    largest = json.dumps({"prompt": "\U0001f327" * 20_000, "provider": "cloud"})
+    assert post(content=largest).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "k" * 201, "k" * 1_000])
+@pytest.mark.parametrize("prefer", ["", "respond-async"])
+def test_a_key_that_is_none_is_an_invalid_request_with_the_rule(system, key, prefer):
+    headers = {"idempotency-key": key, "prefer": prefer}
+    error = error_in(system.api.post("/v1/ai/generate-text", json={"prompt": "x"}, headers=headers))
+    assert (error["code"], error["httpStatus"]) == ("INVALID_REQUEST", 400)
+    assert "must have 1 to 200 printable characters" in error["details"]["reason"]
 
 
 def test_a_provider_that_nobody_has_is_an_invalid_request(system):
@@ -189,9 +337,9 @@ def test_a_wrong_method_is_answered_with_those_that_there_are(system):
 
 
 def test_an_id_that_is_not_sane_is_replaced(system):
-    for told in ("bad id", "x" * 65, ""):
-        answer = system.api.get("/nothing", headers={"x-request-id": told})
-        assert error_in(answer)["id"] not in ("", told)
+    for told in (b"bad id", b"x" * 65, b"", b"caf\xe9"):
+        answer = system.api.get("/nothing", headers={b"x-request-id": told})
+        assert error_in(answer)["id"] not in ("", told.decode("latin-1"))
 
 
 # -- health --------------------------------------------------------------------------------
@@ -221,6 +369,53 @@ def test_a_snapshot_of_health_is_good_for_half_a_minute(monkeypatch):
     assert health.is_fresh
     now_s[0] = 30.0
     assert not health.is_fresh
+
+
+def test_all_providers_are_looked_at_at_once():
+    both = asyncio.Barrier(2)
+
+    async def models(request: Request) -> Response:
+        await both.wait()  # one after the other they would never meet
+        return JSONResponse({"data": []})
+
+    with gateway_to(models, "one", "two") as gateway:
+        told = gateway.get("/v1/ai/status").json()["providers"]
+    assert [one["lastCode"] for one in told] == [None, None]
+
+
+def test_a_provider_that_hangs_holds_the_status_up_for_some_seconds_at_most(monkeypatch, tmp_path):
+    assert providers.PROBE_S <= 5.0  # the API waits for ten
+    monkeypatch.setattr(providers, "PROBE_S", 0.2)
+
+    async def models(request: Request) -> Response:
+        await request.receive()
+        await request.receive()  # nothing comes before the caller gives up
+        return Response()
+
+    with gateway_to(models, "one") as gateway:
+        settings = settings_of(str(gateway.base_url).rstrip("/"), ["one"], tmp_path / "perdure.db")
+        with served(make_api(settings)) as api:
+            answer = httpx2.get(f"{api}/v1/ai/status", timeout=FAR_S)
+    assert [one["lastCode"] for one in answer.json()["providers"]] == ["TIMEOUT"]
+
+
+def test_what_the_gateway_says_of_itself_has_the_id_of_its_request(system):
+    for path in ("/v1/ai/status", "/internal/gateway/health"):
+        answer = system.api.get(path, headers={"x-request-id": "req-9"})
+        assert (answer.status_code, answer.headers["x-request-id"]) == (200, "req-9")
+
+
+@pytest.mark.parametrize("status", [200, 302, 404, 502])
+def test_a_page_of_a_proxy_is_no_status_of_the_gateway(tmp_path, status):
+    async def page(request: Request) -> Response:
+        return HTMLResponse("<h1>nginx</h1>", status)
+
+    with (
+        served(serve_all(page)) as address,
+        served(make_api(settings_of(address, ["p"], tmp_path / "perdure.db"))) as api,
+    ):
+        error = error_in(httpx2.get(f"{api}/v1/ai/status"))
+    assert (error["code"], error["httpStatus"]) == ("UPSTREAM_UNAVAILABLE", 503)
 
 
 @pytest.mark.parametrize("path", ["/health", "/healthz"])
@@ -270,6 +465,46 @@ def test_the_same_key_is_the_same_job(system):
     assert system.calls()["one job"] == 1
 
 
+@pytest.mark.parametrize("step", ["ok", "422", "hang"])
+@pytest.mark.parametrize("prefer", ["", "respond-async"])
+def test_a_key_of_another_request_is_refused_and_nothing_of_its_job_is_told(tmp_path, step, prefer):
+    """Whatever has become of the first one: a text, an error, or nothing yet."""
+    path, key = "/v1/ai/generate-text", {"idempotency-key": "k"}
+    with trial(tmp_path, ["cloud"]) as system:
+        body = {"prompt": f"script: {step} | private", "schema": {"default": 1}}
+        first = system.api.post(path, json=body, headers=key | {"prefer": "respond-async"})
+        if step != "hang":
+            system.job(first).wait(wait_s=FAR_S)
+        for other in (body | {"prompt": "another"}, body | {"schema": {"default": True}}):
+            error = error_in(system.api.post(path, json=other, headers=key | {"prefer": prefer}))
+            assert (error["code"], error["httpStatus"]) == ("INVALID_REQUEST", 422)
+            assert error["details"] == {"field": "Idempotency-Key"}
+        again = dict(reversed(body.items()))
+        same = system.api.post(path, json=again, headers=key | {"prefer": "respond-async"})
+        assert system.job(same) == system.job(first)
+        assert len(system.texts.app.jobs.list()) == 1
+
+
+def test_a_key_is_that_of_the_first_request_even_when_an_operator_has_corrected_it(tmp_path):
+    path, headers = "/v1/ai/generate-text", {"idempotency-key": "k", "prefer": "respond-async"}
+    with trial(tmp_path, ["cloud"]) as system:
+        post = partial(system.api.post, path, json={"prompt": "script: 422 | no"}, headers=headers)
+        first = post()
+        assert system.job(first).wait(wait_s=FAR_S).state == "failed"
+        system.job(first).retry(payload={"prompt": "corrected"})
+        assert system.job(post()) == system.job(first)
+
+
+def test_a_job_is_told_by_its_id_and_not_by_its_number(system):
+    ended(system, system.post("a text of somebody's own", "cloud", later=True))
+    (job, *_) = system.texts.app.jobs.list(limit=1)
+    unknown = "01a1efe7-59ca-7212-a9f3-dc8a2e38bad7"
+    for named in (str(job.no), "1", f"{job.no:032}", unknown, "%00"):
+        error = error_in(system.api.get(f"/v1/ai/jobs/{named}"))
+        assert (error["code"], error["httpStatus"]) == ("INVALID_REQUEST", 404)
+    assert system.api.get(f"/v1/ai/jobs/{job.id}").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("form", "least_ms", "most_ms"),
     [("after=7", 7_000, 7_000), ("date=90", 80_000, 91_000), ("date=-90", 0, 0)],
@@ -294,8 +529,7 @@ def test_a_proxy_s_404_page_is_no_invalid_answer_of_the_model(tmp_path):
     async def page(request: Request) -> Response:
         return HTMLResponse("<h1>404</h1><p>nginx</p>", 404)
 
-    proxy = Starlette(routes=[Route("/{path:path}", page, methods=["GET", "POST"])])
-    with served(proxy) as address:
+    with served(serve_all(page)) as address:
         texts = make_texts(settings_of(address, ["p"], tmp_path / "perdure.db"))
         with pytest.raises(JobFailed) as failed:
             texts.pipelines["p", False].call({"prompt": "x"})
@@ -311,7 +545,7 @@ def flagged(code: str, *, retryable: bool) -> Starlette:
         error = error_of(AIFailure(code, "No.", retryable=retryable), "req-1")
         return Response(msgspec.json.encode({"error": error}), error.http_status)
 
-    return Starlette(routes=[Route("/{path:path}", refuse, methods=["POST"])])
+    return serve_all(refuse)
 
 
 @pytest.mark.parametrize(

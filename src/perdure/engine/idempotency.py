@@ -32,7 +32,7 @@ _RULE = f"must have 1 to {KEY_CHARS_MAX} printable characters; hash what is long
 def check_key(key: str | None) -> None:
     """Refuse a key that a caller gives and that is none."""
     if key is not None and not is_key(key):
-        raise CallerError(f"key {key!r} {_RULE}")
+        raise CallerError(f"key {key[:40]!r} {_RULE}")
 
 
 def key_from_item(wanted: Key | None, item: Any) -> str | None:
