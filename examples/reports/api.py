@@ -2,7 +2,7 @@
 
 The owner comes from the token (`perdure token create --owner ann --scope submit --scope read`) and from nowhere else; what is
 somebody else's is not found. There is no endpoint that runs a job again: that is an operator's, `perdure jobs retry`. Beside it, under
-/perdure, is the API for operators: jobs, gates, dead letters.
+/perdure, is the API for operators alone (`--scope read_all` or `admin`): jobs, gates, dead letters.
 """
 
 from collections.abc import AsyncIterator
@@ -28,6 +28,7 @@ from examples.reports import files, monitoring, objects
 from perdure import State, StoreError, UnknownName
 from perdure.http import (
     AccessScope,
+    Principal,
     Refused,
     asgi,
     authorize,
@@ -102,7 +103,8 @@ def list_files(request: Request) -> Response:
 
 def number_in(request: Request, name: str, otherwise: int) -> int:
     given = request.query_params.get(name, str(otherwise))
-    if not given.isascii() or not given.isdecimal() or not 0 < int(given) < 2**63:
+    fits = given.isascii() and given.isdecimal() and len(given) < 20  # int() refuses very long ones
+    if not fits or not 0 < int(given) < 2**63:
         raise Refused(f"invalid_{name}", f"{name} is a number above 0", status=400)
     return int(given)
 
@@ -131,13 +133,14 @@ def processing(file: dict[str, Any]) -> dict[str, Any] | None:
     except UnknownName:  # pruned, long after it has ended
         return None
     failures = job.counters.failures + job.past.failures
-    between_stages = job.state is State.QUEUED and not job.error_kind and job.stage != "read"
+    waits = job.state is State.QUEUED
+    between_stages = waits and not job.error_kind and file["status"] == "processing"
     under_way = between_stages or job.state in (State.PROCESSING, State.SUCCEEDED)
     error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
     return {
         "attempts": failures + under_way,
         "max_attempts": DOCUMENT.attempts_max,
-        "next_run_at": job.due_at if job.state is State.QUEUED else None,
+        "next_run_at": job.due_at if waits else None,
         "last_error": error,
     }
 
@@ -178,6 +181,14 @@ def health(request: Request) -> Response:
     return answer({"status": "ok"})
 
 
+async def operator_of(request: Request) -> Principal:
+    """Whom Perdure's own API answers: users have files, not jobs. What the model said is not for operators either."""
+    found = await run_in_threadpool(authorize, app, request, AccessScope.READ_ALL)
+    if "capture" in request.path_params:
+        raise Refused("not_found")
+    return found
+
+
 def shown(file: dict[str, Any]) -> dict[str, Any]:
     return {name: file[name] for name in SHOWN}
 
@@ -202,7 +213,7 @@ api = Starlette(
         Route("/api/files/{id}/raw", fetch_raw_output),
         Route("/api/monitoring", monitor),
         Route("/health", health),
-        Mount("/perdure", asgi(app)),
+        Mount("/perdure", asgi(app, principal=operator_of)),
     ],
     exception_handlers=refusal_answers(psycopg.OperationalError),
     lifespan=lifespan,

@@ -72,9 +72,17 @@ def upload_of(context: Context) -> Upload:
     return msgspec.convert(context.item, Upload)
 
 
+def begin(context: Context) -> Upload:
+    """The job's item, and its file shown as in work. A file is of one job; any other ends here, before it writes."""
+    upload = upload_of(context)
+    if not files.mark_processing(upload.file_id, context.job_id, context.token):
+        raise StageError("not_found", f"file {upload.file_id} is not of this job")
+    return upload
+
+
 @app.stage(**ENDS)
 def read(upload: Upload, context: Context) -> str:
-    files.mark_processing(upload.file_id, context.token)
+    begin(context)
     if PurePosixPath(upload.name).suffix.lower() not in EXTENSIONS:
         raise refusal(f"{upload.name!r} is no transcript", "The type of the file is not supported.")
     if upload.version not in SCHEMAS:
@@ -108,8 +116,7 @@ def client() -> Any:
 
 @app.stage(**ENDS, upstream="llm")
 def ask(transcript: str, context: Context) -> Answer:
-    upload = upload_of(context)
-    files.mark_processing(upload.file_id, context.token)
+    upload = begin(context)
     raw = client().chat.completions.with_raw_response.create(
         model=SETTINGS[LLM_MODEL],
         timeout=context.time_left_s(),
@@ -135,8 +142,7 @@ def validate(answer: Answer, context: Context) -> Checked:
 
 @app.stage(**ENDS)
 def write(checked: Checked, context: Context) -> Written:
-    upload = upload_of(context)
-    files.mark_processing(upload.file_id, context.token)
+    upload = begin(context)
     key = f"{objects.REPORTS}{upload.file_id}/{upload.name}.json"
     told = {"file": upload.name, "version": upload.version, "report": checked.report}
     kept = objects.put_once(key, msgspec.json.encode(told))
@@ -147,8 +153,9 @@ def write(checked: Checked, context: Context) -> Written:
 def save(written: Written, context: Context) -> None:
     id = upload_of(context).file_id
     with files.database() as connection:
-        if not files.save_report(connection, id, context.token, written.key, written.sha256):
-            raise StageError("not_found", f"there is no row of file {id}")
+        job = (context.job_id, context.token)
+        if not files.save_report(connection, id, *job, written.key, written.sha256):
+            raise StageError("not_found", f"file {id} is not of this job")
         end = Succeeded({"report": written.key}, label="repaired" if written.repaired else None)
         context.complete(end, within=connection)
 

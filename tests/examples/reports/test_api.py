@@ -1,5 +1,6 @@
 """The API as its users meet it: who is let in, what is refused in which words, and what is shown."""
 
+import json
 import re
 import runpy
 from uuid import uuid4
@@ -88,6 +89,25 @@ def test_files_are_listed_newest_first_and_page_by_page(reports):
     assert rest["next_cursor"] is None
     assert {one["status"] for one in first["files"]} == {"queued"}
     assert problem(reports.get("/api/files?limit=many")) == (400, "invalid_limit")
+    for wrong in ("0", "-1", str(2**63), "9" * 5_000):
+        assert problem(reports.get(f"/api/files?cursor={wrong}")) == (400, "invalid_cursor")
+
+
+def test_perdures_own_api_is_for_operators_alone(reports):
+    """A user who could make jobs there would name any file, and run a failed one again."""
+    with reports.paused():
+        id = reports.upload()
+        item, job = json.loads(reports.job(id).view().payload_json), reports.row(id)["job_id"]
+        asked = {"pipeline": "reports", "item": item, "key": id}
+        for path, body in (("jobs", asked), ("jobs/batch", {"jobs": [asked]})):
+            headers = reports.headers("boris")
+            answer = reports.front.post(f"/perdure/api/{path}", json=body, headers=headers)
+            assert problem(answer) == (403, "forbidden")
+        for path in ("jobs", f"jobs/{job}", f"jobs/{job}/captures", "dead", "events"):
+            assert problem(reports.get(f"/perdure/api/{path}")) == (403, "forbidden")
+            assert reports.front.get(f"/perdure/api/{path}").status_code == 401
+        assert reports.get(f"/perdure/api/jobs/{job}", "", "read_all").status_code == 200
+        assert list(reports.app.jobs.list(owner="boris")) == []
 
 
 def test_a_job_is_not_a_file_and_its_state_is_never_shown(working):
@@ -97,6 +117,7 @@ def test_a_job_is_not_a_file_and_its_state_is_never_shown(working):
         job = working.job(id)
         until("the model has answered", lambda: job.view().stage == "validate", within_s=60.0)
         until("the job waits for its next stage", lambda: job.state == "queued", within_s=60.0)
+        working.follow.catch_up()
         file = working.show(id)
         assert (file["status"], file["processing"]["attempts"]) == ("processing", 1)
     assert working.ended(id)["status"] == "succeeded"

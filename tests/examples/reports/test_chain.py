@@ -14,7 +14,7 @@ from examples.reports.faults import (
     s3_refusal,
 )
 
-from perdure import Policy
+from perdure import JobRef, Policy, StageError
 
 STAGES = ("read", "ask", "validate", "write", "save")
 
@@ -104,13 +104,13 @@ def test_output_that_does_not_fit_is_fatal_and_kept_for_its_owner_alone(
     assert working.attempts(id)[-1] == (stage, "failed", code)
     said = fault.answer.body["choices"][0]["message"]["content"]
     assert working.get(f"/api/files/{id}/raw").text == said
-    assert said not in json.dumps(file)
-    for stranger in (("boris",), ("", "read_all"), ("", "admin")):
-        assert working.get(f"/api/files/{id}/raw", *stranger).status_code in (403, 404)
-    capture = working.row(id)["raw_output"]
-    job = working.row(id)["job_id"]
-    foreign = working.get(f"/perdure/api/jobs/{job}/captures/{capture}", "boris")
-    assert foreign.status_code == 404
+    shown = [*file.values(), *file["processing"]["last_error"].values()]
+    assert not [one for one in shown if said in str(one)]
+    row = working.row(id)
+    mounted = f"/perdure/api/jobs/{row['job_id']}/captures/{row['raw_output']}"
+    for stranger in (("boris",), ("", "read_all"), ("", "admin"), ("boris", "admin")):
+        for path in (f"/api/files/{id}/raw", mounted):
+            assert working.get(path, *stranger).status_code in (403, 404)
 
 
 def test_output_is_read_through_fences_words_and_commas(working):
@@ -139,6 +139,36 @@ def test_an_object_that_is_missing_is_fatal(working):
     assert (file["error_code"], file["processing"]["attempts"]) == ("file_context_not_found", 1)
 
 
+def enqueue_again(working, file_id: str, **changed: str) -> JobRef:
+    """Another job for a file that has one."""
+    item = json.loads(working.job(file_id).view().payload_json) | changed
+    job: JobRef = working.app.get_pipeline("reports").enqueue(item, owner="boris")
+    return job
+
+
+def test_a_job_whose_file_is_another_jobs_is_fatal_and_touches_nothing(working):
+    with working.paused():
+        id = working.upload()
+        stranger = enqueue_again(working, id)
+        before = working.row(id)
+        working.job(id).cancel()  # so nobody else touches it
+    assert stranger.wait(wait_s=60.0).error_code == "file_context_not_found"
+    assert [(one.stage, one.status.value) for one in stranger.attempts()] == [("read", "failed")]
+    after = working.ended(id)
+    assert (after["status"], after["started_at"], working.calls(id)) == ("failed", None, 0)
+    stages = working.module["app"]
+    context = SimpleNamespace(item=json.loads(stranger.view().payload_json), job_id=stranger.id, token=9)  # fmt: skip
+    for stage, value in (
+        (stages.ask, "a talk"),
+        (stages.write, stages.Checked({"title": "forged"}, False)),
+        (stages.save, stages.Written("reports/forged.json", "", False)),
+    ):
+        with pytest.raises(StageError, match=f"file {id} is not of this job"):
+            stage(value, context)
+    assert not working.objects.exists(f"reports/{id}/{before['name']}.json")
+    assert working.row(id)["status"] == "failed"
+
+
 BROKEN = [
     ({"name": "talk.exe"}, "processing_failed", "The type of the file is not supported."),
     ({"version": "report-99"}, "processing_failed", "The file's metadata are damaged."),
@@ -150,8 +180,11 @@ BROKEN = [
     ("changed", "code", "message"), BROKEN, ids=["extension", "version", "checksum"]
 )
 def test_metadata_that_are_broken_are_fatal(working, changed, code, message):
-    sound = json.loads(working.job(working.upload()).view().payload_json)
-    job = working.app.get_pipeline("reports").enqueue({**sound, **changed}, owner="ann")
+    with working.paused():
+        id = working.upload()
+        job = enqueue_again(working, id, **changed)
+        with working.files.database() as connection:
+            connection.execute("UPDATE files SET job_id = %s WHERE id = %s", (job.id, id))
     view = job.wait(wait_s=60.0)
     assert (view.error_code, view.error_message) == (code, message)
     assert [one.status.value for one in job.attempts()] == ["failed"]
@@ -230,7 +263,7 @@ def test_a_second_writer_finds_the_first_and_keeps_it(working):
     stages = working.module["app"]
     row = working.row(id)
     item = {"file_id": id, "name": name, "key": row["upload_key"], "sha256": "", "version": "report-2"}  # fmt: skip
-    again = SimpleNamespace(token=0, item=item)
+    again = SimpleNamespace(token=0, item=item, job_id=row["job_id"])
     second = stages.write(stages.Checked({"title": "another"}, False), again)
     assert (second.key, second.sha256) == (row["report_key"], row["report_sha256"])
     assert working.get(f"/api/files/{id}/report").json()["report"] == GOOD_REPORT

@@ -1,11 +1,14 @@
 """What operators have: five numbers, good logs, orphans by name, and a retry that is theirs alone."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 from uuid import uuid4
 
 import psycopg
 import pytest
-from examples.reports.faults import FAULTS
+from examples.reports.faults import FAULTS, Fault
 from tests.stories.kit import until
 
 from perdure import State
@@ -14,10 +17,19 @@ TIMES = (
     "SELECT extract(epoch FROM processed_at - queued_at) AS s FROM files WHERE status = 'succeeded'"
 )
 
+WAITING = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE files%'"
+
 
 def open_jobs(reports) -> list:
     jobs = reports.app.jobs
     return [one for state in (State.QUEUED, State.PROCESSING) for one in jobs.list(state=state)]
+
+
+def waiting(reports) -> int:
+    """How many of those who change files wait for somebody else."""
+    with reports.files.database() as connection:
+        (row,) = connection.execute(WAITING)
+    return int(row["n"])
 
 
 def test_five_numbers_are_those_of_the_jobs_and_files(working):
@@ -33,7 +45,7 @@ def test_five_numbers_are_those_of_the_jobs_and_files(working):
     jobs = list(working.app.jobs.list(pipeline="reports", limit=500))
     tries = [each for one in jobs for each in working.app.job(one.id).attempts()]
     failed = [one for one in tries if one.status.value == "failed"]  # one for each life
-    ended = len(failed) + sum(one.state is State.SUCCEEDED for one in jobs)
+    ended = len(failed) + sum(one.state in (State.SUCCEEDED, State.CANCELLED) for one in jobs)
     misfits = [one for one in failed if one.code == "schema_validation_failed"]
     retried = [one for one in tries if one.status.value == "retrying"]
     with working.files.database() as connection:
@@ -167,5 +179,83 @@ def test_a_row_never_goes_back_to_what_its_job_was_before(working):
         stale = (connection, row["job_id"], row["job_token"] - 1)
         working.files.mark(*stale, "queued", "llm_provider_5xx", "late")
         working.files.mark(*stale, "failed", "llm_provider_5xx", "late")
-    working.files.mark_processing(id, row["job_token"])
+    assert working.files.mark_processing(id, row["job_id"], row["job_token"])
     assert working.row(id) == row
+
+
+def test_a_file_that_an_operator_lets_run_again_waits_and_has_not_failed(working):
+    id = working.upload(FAULTS["wrong schema"], Fault("look", act=lambda: seen.append(shown())))
+    old, seen = working.ended(id), []
+    row = working.row(id)
+
+    def shown():
+        file = working.show(id)
+        return file["status"], file["error_code"], file["error_message"], file["processed_at"]
+
+    with working.paused():
+        working.job(id).retry(from_stage="ask", reason="the prompt was mended", by="operator")
+        until("the file waits", lambda: working.row(id)["status"] == "queued", within_s=30.0)
+        assert shown() == ("queued", None, None, None)
+        assert working.show(id)["processing"]["attempts"] == 0
+        with working.files.database() as connection:  # as if nobody had followed when it was let
+            connection.execute(
+                "UPDATE files SET status = 'failed', error_code = %s, job_token = %s, processed_at = now() WHERE id = %s",
+                (old["error_code"], row["job_token"], id),
+            )
+        working.follow.catch_up()
+        assert shown() == ("queued", None, None, None)
+    assert working.ended(id)["status"] == "succeeded"
+    assert seen == [("processing", None, None, None)]
+
+
+def test_a_stage_that_begins_before_the_retry_is_heard_of_takes_the_old_failure_away(working):
+    id = working.upload(FAULTS["wrong schema"])
+    working.ended(id)
+    row = working.row(id)
+    assert working.files.mark_processing(id, row["job_id"], row["job_token"] + 1)
+    gone = ("error_code", "error_message", "raw_output", "processed_at")
+    new = {"status": "processing", "job_token": row["job_token"] + 1, **dict.fromkeys(gone)}
+    assert working.row(id) == row | new
+
+
+def test_a_file_that_cannot_go_after_its_job_holds_up_no_other(working, caplog):
+    refuse = "ALTER TABLE files ADD CONSTRAINT stuck CHECK (name <> 'stuck.txt' OR status <> 'failed') NOT VALID"
+    with working.files.database() as connection:
+        connection.execute(refuse)
+    try:
+        stuck = working.upload(FAULTS["wrong schema"], name="stuck.txt")
+        job = working.job(stuck)
+        until("it is told", lambda: f"job {job.id} cannot" in caplog.text, within_s=60.0)
+        other = working.upload(FAULTS["wrong schema"])
+        assert working.ended(other)["status"] == "failed"
+        assert working.front.get("/health").status_code == 200
+        working.follow.catch_up()
+        assert working.row(stuck)["status"] != "failed"
+    finally:
+        with working.files.database() as connection:
+            connection.execute("ALTER TABLE files DROP CONSTRAINT stuck")
+    working.follow.catch_up()
+    assert working.row(stuck)["status"] == "failed"
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["takes", "begins"])
+def test_a_follower_that_waits_for_a_row_holds_no_other(working, begins):
+    """Two that held some each could wait for each other, crosswise."""
+    ids = [working.upload(FAULTS["wrong schema"]) for _ in range(6)]
+    for id in ids:
+        working.ended(id)
+    entries = [SimpleNamespace(id=working.row(id)["job_id"], pipeline="reports") for id in ids]
+    follow = working.follow.catch_up if begins else partial(working.follow.take, entries)
+    with working.files.database() as connection:  # as if nobody had followed when they failed
+        connection.execute(
+            "UPDATE files SET status = 'queued', error_code = NULL, job_token = 0 WHERE id = ANY(%s)",
+            (ids,),
+        )
+    with ThreadPoolExecutor() as threads:
+        with working.files.database() as connection:
+            connection.execute("SELECT 1 FROM files WHERE id = %s FOR UPDATE", (ids[-1],))
+            followed = threads.submit(follow)
+            until("it waits for the row", lambda: waiting(working), within_s=30.0)
+            connection.execute("SELECT 1 FROM files WHERE id = ANY(%s) FOR UPDATE NOWAIT", (ids,))
+        followed.result(timeout=60.0)
+    assert {working.row(id)["status"] for id in ids} == {"failed"}
