@@ -5,34 +5,42 @@
     replay      it, in a process of its own; the verdict is the label of the job
 
 A run is a job. It stands in line by the date of its submission, whether it is new or to be tried again, in whichever category. Tries,
-waits and classes are those of the preset ``verifier`` with the four numbers of the file.
+waits and classes are those of the preset ``verifier`` with the four numbers of the file. A poll is a job for each page, so that
+a page that cannot be had is tried again by itself, and keeps no other one waiting.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from perdure import App, Backoff, ConfigError, Item, JobRef, Pipeline, Policy, Settings, Succeeded
+from perdure import App, Backoff, ConfigError, Context, Item, Pipeline, Policy, Settings, Succeeded
 
 from . import settings as known
 from .errors import Variant, VerifyError
 from .replay import Checker
 from .settings import Categories
-from .submissions import Submission, Submissions
+from .submissions import Run, Submission, Submissions
 
 RUNS, POLLS = "runs", "polls"  # the queues
 STAGE_S = 120.0  # what a call of the service may take in all; a replay has its own time
+PAGES_MAX, SKIPPED_MAX = 10_000, 20  # of a poll: pages, and odd entries that it tells
+# A poll goes before any run. A step of priority is worth a minute in line, and a run is up to a year old; all have the same
+# priority, which changes nothing between them.
+PRIORITY = -600_000
 
 
 @dataclass
-class Run:
-    """The payload: a run that was found at the service."""
+class Poll:
+    """The payload of a poll: which page of a category is next, if any, and what came of those before it."""
 
-    run_id: str
     game: str
     category: str
-    submitted_date: datetime
+    page: int | None = 1
+    since: datetime | None = None
+    listed: int = 0
+    discovered: int = 0
+    skipped: list[str] = field(default_factory=list)  # why, of entries that cannot be used
 
 
 @dataclass
@@ -45,44 +53,43 @@ class Found:
 
 @dataclass(frozen=True)
 class Verifier:
-    """The app, a pipeline of runs for each allowed category, the polls, and what they work with."""
+    """The app, a pipeline of runs and one of polls for each allowed category, and what they work with."""
 
     app: App
     runs: dict[tuple[str, str], Pipeline]
-    polls: Pipeline
+    polls: dict[tuple[str, str], Pipeline]
     checker: Checker
     submissions: Submissions
 
-    def enqueue(self, *runs: Run, verification: int = 1) -> list[JobRef]:
-        """Have runs of one category verified, each once for each verification, in line by its date."""
+    def enqueue(self, *runs: Run, verification: int = 1) -> int:
+        """Have runs of one category verified, each once for each verification, in line by its date; how many are new."""
         pair = (runs[0].game, runs[0].category)
         if pair not in self.runs:
             allowed = ", ".join(f"{game} {category}" for game, category in self.runs)
             raise ConfigError(f"{' '.join(pair)} is not among the games of daemon.yaml: {allowed}")
-        # A run is up to a look-back old, and so before any poll in line. As many minutes of priority less, for all of them
-        # alike, put the poll first, and change nothing between runs.
-        priority = -int(self.app.settings[known.LOOK_BACK_S] // 60) - 1
         items = (
             Item(
                 run,
                 key=key_of(run.run_id, verification),
                 ordered_at=run.submitted_date,
-                priority=priority,
                 request_id=quote(run.run_id, safe=""),  # so that each line of the log names the run
             )
             for run in runs
         )
-        return self.runs[pair].enqueue_many(items)
+        return sum(one.created for one in self.runs[pair].enqueue_many(items, priority=PRIORITY))
 
-    def discovered(self) -> list[JobRef]:
-        """Ask the service for runs, and enqueue them; what is known already is left as it is."""
-        since = datetime.now(UTC) - timedelta(seconds=self.app.settings[known.LOOK_BACK_S])
-        found = []
-        for game, category in self.runs:
-            listed = self.submissions.listed(game, category, since)
-            runs = [Run(one.id, game, category, one.submitted_date) for one in listed]
-            found += self.enqueue(*runs) if runs else []
-        return found
+    def read(self, poll: Poll) -> Poll:
+        """Enqueue the runs of a page; those that are known are left as they are. What is to be polled after it."""
+        look_back = timedelta(seconds=self.app.settings[known.LOOK_BACK_S])
+        since, number = poll.since or datetime.now(UTC) - look_back, poll.page or 1
+        runs, odd, following = self.submissions.page(poll.game, poll.category, since, number)
+        new = self.enqueue(*runs) if runs else 0
+        if following is not None and not number < following <= PAGES_MAX:
+            wrong = f"page {number} is said to be followed by page {following}"
+            raise VerifyError(Variant.API_PARSE, wrong)
+        listed, skipped = len(runs) + len(odd), [*poll.skipped, *odd][:SKIPPED_MAX]
+        counts = (poll.listed + listed, poll.discovered + new)
+        return Poll(poll.game, poll.category, following, since, *counts, skipped)
 
     def save_of(self, run_id: str) -> Path:
         """The file of a run's save, whatever its id is made of."""
@@ -108,7 +115,7 @@ def policy_of(settings: Settings) -> Policy:
 
 def make_verifier(settings: Settings, categories: Categories) -> Verifier:
     """Declare everything. Nothing is connected to before it is used."""
-    app, policy, runs = App(settings=settings), policy_of(settings), {}
+    app, policy = App(settings=settings), policy_of(settings)
     submissions = Submissions(settings[known.SERVICE], settings[known.SAVE_BYTES_MAX])
     checker = Checker(settings, submissions)
 
@@ -128,21 +135,24 @@ def make_verifier(settings: Settings, categories: Categories) -> Verifier:
         told = {"player": found.submission.player, **vars(verdict)}
         return Succeeded(told, label=verdict.verdict)
 
-    for game, category in categories:
-        name, stages = f"{game}/{category}", (look_up, download, replay)
-        runs[game, category] = app.pipeline(name, *stages, queue=RUNS, category=name)
-    # A poll that cannot be done in its time is given up: the next one does the same.
+    # A first page that is not had in time is given up, as the next poll asks for it; what was begun has a day.
     polling_s = settings[known.POLLING_S]
     patient = Policy.based_on(policy, name=f"{policy.name}, polls", deadline_s=polling_s)
 
     @app.stage(policy=patient, timeout_s=STAGE_S)
-    def poll(_item: None) -> dict[str, int]:
-        jobs = verifier.discovered()
-        return {"listed": len(jobs), "discovered": sum(one.created for one in jobs)}
+    def poll(poll: Poll, context: Context) -> Poll:
+        after, polls = verifier.read(poll), verifier.polls[poll.game, poll.category]
+        if after.page is not None:
+            polls.enqueue(after, key=context.idempotency_key, deadline_s=86_400.0)
+        return after
 
-    polls = app.pipeline("polls", poll, queue=POLLS)
-    app.every(f"{polling_s}s", polls)
-    verifier = Verifier(app, runs, polls, checker, submissions)
+    verifier = Verifier(app, {}, {}, checker, submissions)
+    for game, category in categories:
+        name, stages = f"{game}/{category}", (look_up, download, replay)
+        verifier.runs[game, category] = app.pipeline(name, *stages, queue=RUNS, category=name)
+        polls = app.pipeline(f"polls of {name}", poll, queue=POLLS, category=POLLS)
+        verifier.polls[game, category] = polls
+        app.every(f"{polling_s}s", polls, Poll(game, category))
     return verifier
 
 

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from perdure import PerdureError
+from perdure import CallerError, ConfigError, PerdureError
 
 from . import runs
-from .app import Verifier, make_verifier, write_save
+from .app import POLLS, Poll, Verifier, make_verifier, write_save
 from .errors import FINAL, RATE_LIMITED, RETRYABLE
 from .replay import Verdict
 from .runs import STATUSES, RunRow, all_runs, find_run, runs_meant
@@ -88,8 +88,9 @@ def main() -> NoReturn:
     except click.ClickException as wrong:
         wrong.show()
         sys.exit(wrong.exit_code)
-    except PerdureError as wrong:
-        click.echo(f"error: {wrong}", err=True)
+    except Exception as wrong:  # noqa: BLE001 - else Python would end with 1, which is a verdict
+        what = "" if isinstance(wrong, PerdureError) else f"{type(wrong).__name__}: "
+        click.echo(f"error: {what}{' '.join(str(wrong).split())}", err=True)
         sys.exit(TECHNICAL)
     sys.exit(0)
 
@@ -113,9 +114,10 @@ def daemon(categories: tuple[str, ...]) -> None:
     unknown = sorted(set(categories) - set(known))
     if unknown:
         raise click.UsageError(f"no category {', '.join(unknown)}; there are {', '.join(known)}")
-    verifier.polls.enqueue(None)  # at once, and then by schedule
+    for pair, polls in verifier.polls.items():
+        polls.enqueue(Poll(*pair))  # at once, and then by schedule
     verifier.close()
-    served = [*(categories or known), verifier.polls.category]
+    served = [*(categories or known), POLLS]
     words = [word for one in served for word in ("--category", one)]
     worker = [sys.executable, "-m", "perdure.surfaces.cli", "worker", f"{__package__}.work:app"]
     os.execv(sys.executable, [*worker, *words])
@@ -181,23 +183,23 @@ def show(run_id: str, as_json: bool) -> None:
 @query.command()
 @as_json
 def stats(as_json: bool) -> None:
-    """Count runs: by status, by category, and errors by class; and say how the last poll went."""
+    """Count runs: by status, by category, and errors by class; and say how the last poll of each category went."""
     verifier = opened()
-    rows, polled = list(all_runs(verifier)), runs.last_poll(verifier)
+    rows = list(all_runs(verifier))
     errors = [row for row in rows if row.status == "error"]
     counted = {
         "status": dict.fromkeys(STATUSES, 0) | Counter(row.status for row in rows),
         "category": Counter(f"{row.game}/{row.category}" for row in rows),
         "error_class": Counter(row.error_class for row in errors),
         "errors": Counter("waiting" if row.next_retry_at else "permanent" for row in errors),
+        "last_poll": runs.last_polls(verifier),
     }
     lines = [
-        f"{what:12} {name:22} {count:6}"
+        f"{what:12} {name:22} {count!s:>6}"
         for what, counts in counted.items()
         for name, count in counts.items()
     ]
-    told = {**counted, "last_poll": polled}
-    tell(told, [*lines, f"last poll    {polled}"], as_json=as_json)
+    tell(counted, lines, as_json=as_json)
 
 
 @query.command()
@@ -244,10 +246,15 @@ def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> 
 
 
 def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **asked: bool) -> None:
-    if agreed(rows, "verified again", **asked):
-        for row in rows:
+    refused = False
+    for row in rows if agreed(rows, "verified again", **asked) else ():
+        try:
             told = runs.reset(verifier, row, clear_error=clear_error, reason="admin reset")
-            click.echo(f"{row.run_id} {told}")
+        except (CallerError, ConfigError) as wrong:  # in work by now, or of a category that is out
+            told, refused = f"is left out: {wrong}", True
+        click.echo(f"{row.run_id} {told}")
+    if refused:
+        sys.exit(TECHNICAL)
 
 
 @admin.command()

@@ -46,13 +46,6 @@ class Verdict:
     why: str
 
 
-@dataclass
-class Refusal:
-    """Why a game has not played a save to its end."""
-
-    error: str
-
-
 @dataclass(frozen=True)
 class Checker:
     """Replays saves by the settings in force."""
@@ -113,8 +106,8 @@ class Checker:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             if ended.returncode == 0:
                 return msgspec.json.decode(told, type=Verdict)
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            why = msgspec.json.decode(told, type=Refusal).error
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            why = msgspec.json.decode(told, type=dict[str, str])["error"]
             raise VerifyError(Variant.REPLAY_REFUSED, why)
         words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
         ending = f"it ended with status {ended.returncode}: {words}"

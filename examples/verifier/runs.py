@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from perdure import CallerError, JobView, State, UnknownName
+from perdure import App, CallerError, JobView, State, UnknownName
 
-from .app import POLLS, RUNS, Run, Verifier, key_of
+from .app import RUNS, Run, Verifier, key_of
 
 STATUSES = ("discovered", "processing", "passed", "needs_review", "failed", "error")
 PAGE = 500
@@ -21,13 +21,14 @@ PAGE = 500
 
 @dataclass
 class RunRow(Run):
-    """A row of the document's table ``runs``; ``job_id`` and ``verification`` are what Perdure knows it by."""
+    """A row of the document's table ``runs``; ``ordered_at`` is its place in line, ``job_id`` and ``verification`` what Perdure knows it by."""
 
     status: str
     error_class: str | None
     error_message: str | None
     retry_count: int
     next_retry_at: datetime | None
+    ordered_at: datetime
     created_at: datetime
     updated_at: datetime
     job_id: str
@@ -39,7 +40,7 @@ class RunRow(Run):
         return self.status not in ("discovered", "processing") and self.next_retry_at is None
 
 
-def row_of(job: JobView) -> RunRow:
+def row_of(app: App, job: JobView) -> RunRow:
     """A job as a run."""
     run = msgspec.json.decode(job.payload_json, type=Run)
     waits = job.state is State.QUEUED and job.error_kind is not None
@@ -50,16 +51,19 @@ def row_of(job: JobView) -> RunRow:
         State.FAILED: "error",
         State.CANCELLED: "cancelled",
     }[job.state]
-    failures = job.counters.failures + job.past.failures
-    if job.state is State.FAILED:
-        failures -= 1  # after the last one there is no retry
+    seen = job.counters.plus(job.past)
+    retries = 0 if job.state is State.SUCCEEDED else seen.failures
+    if job.state is State.FAILED:  # there is no retry after the last failure, if that was one
+        sure = not seen.waits and not seen.crashes
+        retries -= sure or app.job(job.id).attempts()[-1].counted == "failures"
     return RunRow(
         **vars(run),
         status=status,
         error_class=job.error_code if status == "error" else None,
         error_message=job.error_message if status == "error" else None,
-        retry_count=0 if job.state is State.SUCCEEDED else max(0, failures),
+        retry_count=retries,
         next_retry_at=job.due_at if waits else None,
+        ordered_at=job.ordered_at,
         created_at=job.enqueued_at,
         updated_at=job.updated_at,
         job_id=job.id,
@@ -73,7 +77,7 @@ def all_runs(verifier: Verifier) -> Iterator[RunRow]:
     before: int | None = None
     while page := verifier.app.jobs.list(queue=RUNS, limit=PAGE, before=before):
         for job in page:
-            row = row_of(job)
+            row = row_of(verifier.app, job)
             if (row.game, row.category, row.run_id) not in seen:
                 seen.add((row.game, row.category, row.run_id))
                 if row.status != "cancelled" and job.discarded_at is None:
@@ -103,24 +107,28 @@ def runs_meant(
     ]
 
 
-def last_poll(verifier: Verifier) -> str:
-    """How the latest poll went, in a line."""
-    for job in verifier.app.jobs.list(queue=POLLS, limit=1):
-        said = job.error_message or job.result_json or "under way"
-        return f"{job.updated_at:%Y-%m-%d %H:%M:%SZ} {job.shown_state}: {said}"
-    return "none yet"
+def last_polls(verifier: Verifier) -> dict[str, str]:
+    """How the latest poll of each category went, in a line."""
+    told = {}
+    for pair, polls in verifier.polls.items():
+        for job in verifier.app.jobs.list(pipeline=polls.name, limit=1):
+            said = job.error_message or job.result_json or "under way"
+            told["/".join(pair)] = f"{job.updated_at:%Y-%m-%d %H:%M:%SZ} {job.shown_state}: {said}"
+    return told
 
 
 def in_line(verifier: Verifier) -> list[RunRow]:
-    """What is to be done, in the order of the queue: what is due by the date of its submission, then what falls due later."""
+    """What is to be done, in the order of the queue: what is due, then what falls due later."""
     now = datetime.now(UTC)
 
     def place(row: RunRow) -> tuple[bool, datetime]:
         is_later = row.next_retry_at is not None and row.next_retry_at > now
-        return is_later, row.next_retry_at if is_later else row.submitted_date
+        return is_later, row.next_retry_at if is_later else row.ordered_at
 
-    rows = (row for row in all_runs(verifier) if row.status == "discovered" or row.next_retry_at)
-    return sorted(rows, key=place)
+    rows = list(all_runs(verifier))[::-1]  # of equals the one that was found first
+    return sorted(
+        (row for row in rows if row.status == "discovered" or row.next_retry_at), key=place
+    )
 
 
 def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) -> str:

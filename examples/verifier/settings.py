@@ -64,12 +64,17 @@ def read_settings() -> tuple[Settings, Categories]:
         wrong = "must be more than look_back_days, or a run is verified twice"
         raise ConfigError(f"keep_days in {path.name} {wrong}")
     games = content.get("games")
-    if not isinstance(games, dict) or not all(games.values()):
+    if not isinstance(games, dict) or not games:
         wrong = "must name the categories of each game, as burrow: [any%]"
         raise ConfigError(f"games in {path.name} {wrong}")
+    for game, each in games.items():
+        are_names = isinstance(each, list) and all(one and isinstance(one, str) for one in each)
+        if not each or not are_names or len({*each}) < len(each):
+            wrong = f"is {each!r}; it must be a list of names, each once, as [any%]"
+            raise ConfigError(f"games.{game} in {path.name} {wrong}")
     kept = "forever" if kept_s is None else kept_s
     same = settings.with_given({"retain_cancelled_s": kept, "retain_discarded_s": kept})
-    return same, [(str(game), str(one)) for game, each in games.items() for one in each]
+    return same, [(str(game), one) for game, each in games.items() for one in each]
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -4,15 +4,16 @@ No call is repeated here: that is the policy's business. A status that is not cl
 infrastructure's, so no single 503 ends a run; and a 429 is a rate limit wherever it comes from, whose wait hint Perdure reads.
 """
 
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Annotated, Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx2
 import msgspec
+
+from perdure import ConfigError
 
 from .errors import Variant, VerifyError
 
@@ -38,18 +39,22 @@ _MODS = Blame(*[Variant.MOD_INFO] * 4)
 
 
 @dataclass
-class Listed:
-    """A run as a page of the service has it. A # in its id would be taken for another verification."""
+class Run:
+    """A run as the service lists it. A # in its id would be taken for another verification."""
 
-    id: Annotated[str, msgspec.Meta(pattern='^[ -"$-~]{1,40}$')]
+    run_id: Annotated[str, msgspec.Meta(pattern=r'^[ -"$-~]{1,40}\Z')]
     game: str
     category: str
     submitted_date: Annotated[datetime, msgspec.Meta(tz=True)]
 
+    def __post_init__(self) -> None:
+        if not 1970 < self.submitted_date.year < 9999:
+            raise ValueError("its date is not of our time")
+
 
 @dataclass
 class Page:
-    runs: list[Listed]
+    runs: list[dict[str, Any]]
     next: int | None
 
 
@@ -57,7 +62,6 @@ class Page:
 class Submission:
     """A run with the link to its save."""
 
-    id: str
     player: str
     link: str
 
@@ -66,27 +70,29 @@ class Submissions:
     """A client of the service, for many threads."""
 
     def __init__(self, url: str, save_bytes_max: int) -> None:
-        self._url, self._save_bytes_max = url, save_bytes_max
-
-    @cached_property
-    def _client(self) -> httpx2.Client:
+        self._save_bytes_max = save_bytes_max
         # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        return httpx2.Client(base_url=self._url, limits=limits, timeout=CALL_S_MAX)
+        try:
+            self._origin = urlsplit(url)[:2]
+            self._client = httpx2.Client(base_url=url, limits=limits, timeout=CALL_S_MAX)
+        except (ValueError, httpx2.InvalidURL) as wrong:
+            raise ConfigError(f"service in the settings is no URL: {wrong}") from None
+        self.close = self._client.close
 
-    def close(self) -> None:
-        """Disconnect."""
-        if "_client" in vars(self):
-            self._client.close()
-
-    def listed(self, game: str, category: str, since: datetime) -> Iterator[Listed]:
-        """The runs of a category since a moment, page by page."""
-        page: int | None = 1
-        while page is not None:
-            asked = {"game": game, "category": category, "since": since.isoformat(), "page": page}
-            told = self._json("/api/runs", _API, Page, asked)
-            yield from told.runs
-            page = told.next
+    def page(
+        self, game: str, category: str, since: datetime, number: int
+    ) -> tuple[list[Run], list[str], int | None]:
+        """A page of a category's runs since a moment, why each other entry is none, and the number of the next page."""
+        pair = {"game": game, "category": category}
+        asked = {**pair, "since": since.isoformat(), "page": number}
+        told, runs, odd = self._json("/api/runs", _API, Page, asked), [], []
+        for one in told.runs:
+            try:
+                runs.append(msgspec.convert({**one, **pair, "run_id": one.get("id")}, Run))
+            except msgspec.ValidationError as wrong:
+                odd.append(f"{str(one)[:200]}: {wrong}")
+        return runs, odd, told.next
 
     def run(self, run_id: str) -> Submission:
         """A run by its id."""
@@ -100,11 +106,12 @@ class Submissions:
 
     def save(self, link: str) -> bytes:
         """The save behind a link, which must lead to a file of the service and be no larger than is allowed."""
-        where = urlsplit(link)
-        is_ours = where[:2] == urlsplit(self._url)[:2] and where.path.startswith("/files/")
-        if not is_ours or ".." in where.path:
-            raise VerifyError(Variant.SECURITY_VIOLATION, f"{link} leads elsewhere")
-        return self._get(where.path, _FILE, bytes_max=self._save_bytes_max)
+        with suppress(ValueError, httpx2.InvalidURL):  # it is no link at all
+            where = urlsplit(link)
+            is_ours = where[:2] == self._origin and where.path.startswith("/files/")
+            if is_ours and ".." not in unquote(where.path):
+                return self._get(where.path, _FILE, bytes_max=self._save_bytes_max)
+        raise VerifyError(Variant.SECURITY_VIOLATION, f"{link} leads elsewhere")
 
     def game(self, version: str) -> bytes:
         """The package of a version of the game, a zip file."""

@@ -127,6 +127,13 @@ def test_a_save_is_verified_here_and_the_status_is_the_verdict(trial, run, tmp_p
     assert list(all_runs(trial.verifier)) == []
 
 
+def raised(error: Exception):
+    def call(*_: object) -> None:
+        raise error
+
+    return call
+
+
 def test_technical_errors_end_with_20_and_a_line(trial, run, monkeypatch):
     assert run("run-src", "r9") == (
         20,
@@ -134,6 +141,12 @@ def test_technical_errors_end_with_20_and_a_line(trial, run, monkeypatch):
     )
     assert run("daemon", "--category", "burrow/any")[0] == 2
     assert run("query", "list", "--older-than", "soon")[0] == 2
+    trial.submit("odd", link="http://[oops/files/x.save")
+    said = "error: download.security_violation: http://[oops/files/x.save leads elsewhere\n"
+    assert run("run-src", "odd") == (20, said)
+    trial.submit("good")
+    monkeypatch.setattr(cli, "TemporaryDirectory", raised(OSError(28, "No space left\non device")))
+    assert run("run-src", "good") == (20, "error: OSError: [Errno 28] No space left on device\n")
     monkeypatch.setenv("VERIFIER_CONFIG", "")  # to be put back
     assert run("--config", str(trial.folder / "none.yaml"), "query", "list")[0] == 20
 
@@ -155,6 +168,26 @@ def test_a_reset_asks_first_and_a_dry_run_does_nothing(trial, run):
     assert (status, said.endswith("r1 is to be verified already\n")) == (0, True)
 
 
+def test_a_reset_goes_on_after_a_run_that_is_in_work_by_now(trial, run, monkeypatch):
+    for number in (1, 2, 3):
+        trial.submit(f"r{number}", "no save", hours_ago=number)
+    trial.discover()
+    with trial.working():
+        for number in (1, 2, 3):
+            trial.until_status(f"r{number}", "error")
+
+    def agreed(rows, *_: str, **__: bool) -> bool:
+        trial.job("r2").retry()  # by somebody else, between the list and the deed
+        return True
+
+    monkeypatch.setattr(cli, "agreed", agreed)
+    status, said = run("admin", "reset")
+    assert [line.partition(":")[0] for line in said.splitlines()] == [
+        "r1 begins anew", "r2 is left out", "r3 begins anew",
+    ]  # fmt: skip
+    assert status == 20
+
+
 def test_a_mended_error_begins_anew_and_a_verdict_is_given_again(trial, run):
     trial.submit("broken", "no save")
     trial.submit("strict", "unfinished")
@@ -170,7 +203,7 @@ def test_a_mended_error_begins_anew_and_a_verdict_is_given_again(trial, run):
         again = trial.until_status("strict", "passed")
     assert (mended.verification, again.verification) == (1, 2)
     assert len(list(all_runs(trial.verifier))) == 2
-    assert sum(one.created for one in trial.verifier.discovered()) == 0  # a poll finds nothing new
+    assert trial.discover() == 0  # a poll finds nothing new
 
 
 def test_an_error_that_waits_is_due_at_once_with_its_count_or_begins_at_zero(trial, run):
@@ -222,4 +255,4 @@ def test_a_cleanup_removes_the_saves_of_what_has_ended_and_takes_errors_off_the_
     assert run("admin", "cleanup", "--force")[1].endswith("cleaned up: 2\n")
     assert {one.name for one in saves.iterdir()} == {f"{waiting[0]}.save"}
     assert {row.run_id for row in all_runs(trial.verifier)} == {"good", "waits"}
-    assert sum(one.created for one in trial.verifier.discovered()) == 0
+    assert trial.discover() == 0

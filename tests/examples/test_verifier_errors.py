@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from examples.verifier.app import policy_of
-from examples.verifier.errors import Variant
+from examples.verifier.errors import Variant, VerifyError
 from examples.verifier.settings import read_settings
 
 from tests.examples.converter_kit import until
@@ -118,6 +118,22 @@ def test_a_variant_is_met_and_stored_with_its_class(met, code):
     assert row.error_class == ALL[code]
     assert (row.next_retry_at is None) == (ALL[code] == "final")
     assert met.job(code).view().failed_reason == ("fatal" if ALL[code] == "final" else None)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://[oops/files/x.save",
+        "{}/files/../x",
+        "{}/files/%2e%2e/x",
+        "{}/files/\x00",
+        "/files/x",
+    ],
+)
+def test_a_link_that_is_none_is_refused_for_good(met, link):
+    with pytest.raises(VerifyError) as caught:
+        met.verifier.submissions.save(link.format(met.service))
+    assert caught.value.variant is Variant.SECURITY_VIOLATION
 
 
 def test_a_game_that_cannot_be_started_is_tried_again(tmp_path):

@@ -7,15 +7,15 @@ from contextlib import closing
 from datetime import timedelta
 
 import pytest
-from examples.verifier.app import make_verifier, policy_of
+from examples.verifier.app import Poll, make_verifier, policy_of
 from examples.verifier.errors import Variant, VerifyError
-from examples.verifier.runs import all_runs, in_line, last_poll
+from examples.verifier.runs import all_runs, in_line, last_polls, reset
 from examples.verifier.samples import VERDICTS
 from examples.verifier.settings import read_settings
 
 from perdure import JobFailed
 from tests.examples.converter_kit import until
-from tests.examples.verifier_kit import VerifierTrial, verifier_trial
+from tests.examples.verifier_kit import NOW, VerifierTrial, verifier_trial
 
 PUBLISHED_S = [60, 120, 240, 480, 960, 1920, 3600]
 QUICK = {"initial_backoff": 0.05, "max_backoff": 0.2}
@@ -181,8 +181,8 @@ def test_pages_are_read_to_the_end_and_a_run_is_found_once(trial):
     for number in range(23):
         trial.submit(f"r{number}", hours_ago=number)
     trial.submit("ancient", hours_ago=24 * 31)
-    assert sum(one.created for one in trial.verifier.discovered()) == 23
-    assert sum(one.created for one in trial.verifier.discovered()) == 0
+    assert trial.discover() == 23
+    assert trial.discover() == 0
     assert trial.calls("/api/runs") == [""] * 8  # three pages and one, twice
     rows = list(all_runs(trial.verifier))
     assert {row.status for row in rows} == {"discovered"}
@@ -193,9 +193,11 @@ def test_pages_are_read_to_the_end_and_a_run_is_found_once(trial):
     }
 
 
-def strange_page(run_id: str, date: str) -> str:
-    run = {"id": run_id, "game": "burrow", "category": "any%", "submitted_date": date}
-    return json.dumps({"runs": [run], "next": None})
+def page_of(*runs: dict, following: int | None = None) -> str:
+    """A page of runs that are good but for what is said of them."""
+    good = {"game": "burrow", "category": "any%", "submitted_date": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}
+    listed = [{"id": f"listed {n}", **good, **run} for n, run in enumerate(runs)]
+    return json.dumps({"runs": listed, "next": following})
 
 
 def test_a_page_that_cannot_be_had_is_of_the_class_of_its_fault_and_loses_nothing(trial):
@@ -206,27 +208,122 @@ def test_a_page_that_cannot_be_had_is_of_the_class_of_its_fault_and_loses_nothin
         ({"status": 429, "retry_after": "9"}, Variant.LIMITED),
         ({"body": "{"}, Variant.API_PARSE),
         ({"body": '{"runs": 3}'}, Variant.API_PARSE),
-        ({"body": strange_page("r#2", "2026-11-01T00:00:00Z")}, Variant.API_PARSE),
-        ({"body": strange_page("r2", "2026-11-01T00:00:00")}, Variant.API_PARSE),
+        ({"body": page_of({}, following=1)}, Variant.API_PARSE),
+        ({"body": page_of({}, following=0)}, Variant.API_PARSE),
+        ({"body": page_of({}, following=10_001)}, Variant.API_PARSE),
     ):
         trial.order({"path": "/api/runs", **fault})
         with pytest.raises(VerifyError) as caught:
             trial.discover()
         assert caught.value.variant is variant
     trial.discover()
-    assert len(list(all_runs(trial.verifier))) == 12
+    assert len(list(all_runs(trial.verifier))) == 13  # the one of the strange pages, too
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "r#2"},
+        {"id": "r2\n"},
+        {"id": None},
+        {"submitted_date": "2026-11-01T00:00:00"},
+        {"submitted_date": "9999-11-01T00:00:00Z"},
+        {"submitted_date": "0001-01-01T00:00:00Z"},
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_skipped_and_told(trial, wrong):
+    trial.order({"path": "/api/runs", "body": page_of({"id": "r1"}, wrong, {"id": "r3"})})
+    poll = trial.verifier.read(Poll("burrow", "any%"))
+    assert {row.run_id for row in all_runs(trial.verifier)} == {"r1", "r3"}
+    assert (poll.listed, poll.discovered, len(poll.skipped)) == (3, 2, 1)
+    assert repr(next(iter(wrong.values()))) in poll.skipped[0]
+
+
+def polling(trial: VerifierTrial):
+    for pair, polls in trial.verifier.polls.items():
+        polls.enqueue(Poll(*pair))
+    return trial.verifier.app.working(poll_s=0.05, queues=["polls"])
+
+
+def test_a_service_with_fewer_calls_a_window_than_pages_is_read_to_the_end(tmp_path):
+    with verifier_trial(tmp_path, games={"burrow": ["any%"]}) as trial:
+        for number in range(33):
+            trial.submit(f"r{number:02}", hours_ago=number)
+        refused = {"path": "/api/runs", "status": 429, "retry_after": "0.1"}
+        for following in (2, 3):
+            listed = page_of({"id": f"before {following}"}, following=following)
+            trial.order({"path": "/api/runs", "body": listed}, refused)
+        with polling(trial):
+            until("all is read", lambda: len(list(all_runs(trial.verifier))) == 15)
+        # Page 3 is asked for after page 2, and page 4 after it; nothing is asked for twice but what was refused.
+        pages = {f"r{number:02}" for number in range(13)}
+        found = {row.run_id for row in all_runs(trial.verifier)}
+        assert found == {"before 2", "before 3", *pages}
+        assert len(trial.calls("/api/runs")) == 6
+        until("its end is told", lambda: '"page":null' in last_polls(trial.verifier)["burrow/any%"])
+        assert '"listed":15,"discovered":15' in last_polls(trial.verifier)["burrow/any%"]
+
+
+def test_a_category_that_is_not_there_keeps_no_other_from_being_found(trial):
+    trial.submit("gems", "all the gems")
+    trial.order({"path": "/api/runs", "status": 404})
+    with polling(trial):
+        until("both have ended", lambda: "under way" not in str(last_polls(trial.verifier)))
+    told = last_polls(trial.verifier)
+    assert "failed: api.not_found: api/runs is answered with 404" in told["burrow/any%"]
+    assert '"discovered":1' in told["burrow/all-gems"]
+    assert [row.run_id for row in all_runs(trial.verifier)] == ["gems"]
+
+
+def test_a_run_that_ends_with_a_wait_has_had_a_retry_for_each_failure(tmp_path):
+    with verifier_trial(tmp_path, retry=QUICK) as trial:
+        for one in ("waited", "failed"):
+            trial.submit(one)
+            trial.order({"path": f"/api/runs/{one}", "status": 503, "count": 2})
+        hinted = {"status": 429, "retry_after": "0.02"}
+        trial.order(
+            {"path": "/api/runs/waited", **hinted, "count": 99},
+            {"path": "/api/runs/failed", **hinted},
+            {"path": "/api/runs/failed", "status": 404},
+        )
+        trial.discover()
+        with trial.working():
+            for one in ("waited", "failed"):
+                until(f"{one} is permanent", lambda name=one: trial.row(name).has_ended)
+        assert trial.row("waited").retry_count == 2
+        assert trial.row("failed").retry_count == 2  # and the last was the third failure
+
+
+def test_the_queue_is_told_in_the_order_in_which_it_is_taken(trial):
+    trial.submit("mended", "no save", hours_ago=96)
+    trial.discover()
+    with trial.working():
+        trial.until_status("mended", "error")
+    trial.submit("mended", hours_ago=96)
+    for one in ("b", "a"):  # of the same date
+        trial.verifier.enqueue(trial.submit(one, hours_ago=48))
+    reset(trial.verifier, trial.row("mended"), clear_error=False, reason="a test")
+    line = [one.run_id for one in in_line(trial.verifier)]
+    before = len(trial.calls("/api/runs/"))
+    with trial.working():
+        for one in line:
+            trial.until_status(one, "passed")
+    assert line == [one for one, _ in itertools.groupby(trial.calls("/api/runs/")[before:])]
+    assert line == ["b", "a", "mended"]  # a reset stands in line as if it were new
 
 
 def test_a_poll_goes_before_runs_though_these_are_older(trial):
     trial.submit("r1", hours_ago=24 * 29)
     trial.discover()
-    assert last_poll(trial.verifier) == "none yet"
-    job = trial.verifier.polls.enqueue(None)
+    assert last_polls(trial.verifier) == {}
+    job = trial.verifier.polls["burrow", "any%"].enqueue(Poll("burrow", "any%"))
     with trial.verifier.app.working(poll_s=0.05):
-        assert job.result() == {"listed": 1, "discovered": 0}
+        assert (job.result()["listed"], job.result()["discovered"]) == (1, 0)
         trial.until_status("r1", "passed")
-    assert trial.calls("/api/runs")[2:] == ["", "", "/r1"]
-    assert last_poll(trial.verifier).endswith('succeeded: {"listed":1,"discovered":0}')
+    assert trial.calls("/api/runs")[2:] == ["", "/r1"]
+    (said,) = last_polls(trial.verifier).values()
+    assert "succeeded: " in said
+    assert '"listed":1,"discovered":0,"skipped":[]' in said
 
 
 @pytest.mark.parametrize("sort", VERDICTS)

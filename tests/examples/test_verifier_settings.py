@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 from examples.verifier import settings as known
-from examples.verifier.app import policy_of
+from examples.verifier.app import make_verifier, policy_of
 from examples.verifier.settings import read_settings
 
 from perdure import ConfigError, Policy
@@ -33,7 +33,8 @@ def test_the_file_of_the_repository_has_every_key_and_the_defaults(config):
     assert {name: one.value for name, one in sample.settled.items() if name != "service"} == {
         name: one.value for name, one in least.settled.items() if name != "service"
     }
-    keys = {one.key for one in known.NAMES} - {"replay.python"}  # whatever runs the daemon
+    keys = {one.key for one in known.NAMES} - {"replay.python"}
+    assert "  # python: " in SAMPLE.read_text()  # its default is whatever runs the daemon
     assert {one for one in keys if sample.origin(named(one)) != f"{one} in daemon.yaml"} <= {
         "keep_days", "look_back_days",
     }  # fmt: skip
@@ -62,6 +63,24 @@ def test_its_numbers_are_those_of_the_document(config):
         ("games: {burrow: [any%]}", "VERIFIER_SERVICE or service in daemon.yaml is not set"),
         ("service: http://x", "games in daemon.yaml must name the categories"),
         ("service: http://x\ngames: burrow", "games in daemon.yaml must name the categories"),
+        ("service: http://x\ngames: {}", "games in daemon.yaml must name the categories"),
+        *(
+            (
+                f"service: http://x\ngames: {{burrow: {each}}}",
+                f"games.burrow in daemon.yaml is {is_}; it must be a list",
+            )
+            for each, is_ in (
+                ("any%", "'any%'"),
+                ("5", "5"),
+                ("[null]", "[None]"),
+                ("[]", "[]"),
+                ("[100]", "[100]"),
+                ("[[a]]", "[['a']]"),
+                ("{any%: 1}", "{'any%': 1}"),
+                ("[a, a]", "['a', 'a']"),
+                ("", "None"),
+            )
+        ),
         (
             f"{LEAST}poling_interval: 3",
             "has no key poling_interval; its keys are concurrency, data",
@@ -77,6 +96,12 @@ def test_what_is_wrong_is_named(config, content, said):
     config.write_text(content)
     with pytest.raises(ConfigError, match=re.escape(said)):
         read_settings()
+
+
+def test_a_service_that_is_no_url_is_refused_at_the_start(config):
+    config.write_text("service: http://[::1\ngames: {burrow: [any%]}\n")
+    with pytest.raises(ConfigError, match=r"service .* is no URL"):
+        make_verifier(*read_settings())
 
 
 def test_a_file_that_is_not_there_is_named_with_the_remedy(config):

@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 import httpx2
 import yaml
-from examples.verifier.app import Run, Verifier, make_verifier
+from examples.verifier.app import Poll, Run, Verifier, make_verifier
+from examples.verifier.errors import VerifyError
 from examples.verifier.runs import RunRow, all_runs
 from examples.verifier.samples import category_of, make_submission
 from examples.verifier.service import make_service
@@ -65,9 +66,20 @@ class VerifierTrial:
         told = self.client.get("/traffic").json()["calls"]
         return [one.removeprefix(prefix) for one in told if one.startswith(prefix)]
 
-    def discover(self) -> None:
-        """As a poll does it."""
-        self.verifier.discovered()
+    def discover(self) -> int:
+        """As polls do it, a page after the other; how many runs are new. The first error is raised when all are over."""
+        found, wrong = 0, []
+        for pair in self.verifier.runs:
+            poll = Poll(*pair)
+            try:
+                while poll.page is not None:
+                    poll = self.verifier.read(poll)
+            except VerifyError as error:
+                wrong.append(error)
+            found += poll.discovered
+        if wrong:
+            raise wrong[0]
+        return found
 
     def row(self, run_id: str) -> RunRow:
         return next(one for one in all_runs(self.verifier) if one.run_id == run_id)
