@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from examples.converter.samples import make_pdf
 from lxml import etree
@@ -222,6 +223,22 @@ def refresh_until(page: Page, name: str, wanted: str) -> None:
         return state(page, name).inner_text() == wanted
 
     until(f"{name} is {wanted}", look)
+
+
+EXPIRE = "UPDATE perdure_jobs SET updated_at = (extract(epoch FROM now()) * 1e6)::bigint - 86400000000 WHERE state = 'succeeded'"
+
+
+def test_an_open_page_takes_the_download_away_when_the_result_expires(
+    chromium, converter, tmp_path
+):
+    with page_of(chromium, converter) as page:
+        upload(page, *files(tmp_path, "old"))
+        download = page.get_by_role("link", name="Download the XML of old.pdf")
+        expect(download).to_be_visible()
+        with psycopg.connect(converter.database_url) as cx:  # a day later; nobody has swept
+            cx.execute(EXPIRE)
+        expect(row(page, "old.pdf")).to_contain_text("No longer kept: upload it again")
+        expect(download).to_have_count(0)
 
 
 def test_the_page_says_what_is_refused_and_that_the_server_is_away(chromium, converter, tmp_path):
