@@ -23,19 +23,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Message
 
 from perdure import ConfigError, NotCancellable, NotRetriable, Settings
 
 from .app import GATEWAY, Converter, make_converter
 from .files import Listed
+from .forms import FILES_MAX, LARGEST_MAX, files_of
 from .refusals import CODES, HANDLERS, Refused, error_of, wants_page
 from .sessions import with_session
 from .settings import ATTEMPTS_MAX, UPLOAD_BYTES_MAX, read_settings
 from .templates import PAGE, PAGES, clean_name, iso
 
-FORM_BYTES = 64 * 1024  # what a form may add to its files
-FILES_MAX = 50  # in one request
 ONLY_FAILED = "Only a file that has failed can be tried again."
 A_MOMENT = "since is a moment with a time zone, as in 2030-01-01T00:00:00+00:00"
 
@@ -100,14 +98,20 @@ class Site:
         )
 
     def show_page(self, request: Request) -> Response:
-        """``GET /``: the page; ``accepted`` and ``refused`` are what a form has just come to."""
-        said = request.query_params
-        refused, accepted = said.get("refused"), said.get("accepted", "")
+        """``GET /``: the page; ``accepted``, ``known`` and ``refused`` are what a form has just come to."""
+
+        def count(name: str) -> int:
+            said = request.query_params.get(name, "")
+            return int(said) if said.isdecimal() and len(said) < 4 else 0
+
+        refused = request.query_params.get("refused")
         return self._render(
             "page.html",
             request,
             said=CODES[refused][1] if refused in CODES else None,
-            accepted=int(accepted) if accepted.isdecimal() and len(accepted) < 4 else 0,
+            accepted=count("accepted"),
+            known=count("known"),
+            at_once=(FILES_MAX, LARGEST_MAX * self._bytes_max),
         )
 
     def show_queue(self, request: Request) -> Response:
@@ -162,45 +166,27 @@ class Site:
     async def upload(self, request: Request) -> Response:
         """``POST /api/upload``: files of a form, each a job."""
         accepted, refused = [], []
-        async with self._bounded(request).form(max_files=FILES_MAX) as form:
-            for file in form.getlist("file"):
-                if isinstance(file, UploadFile) and file.filename:
-                    name = clean_name(file.filename)
-                    try:
-                        accepted.append(await run_in_threadpool(self._accept, file, name, request))
-                    except Refused as no:
-                        refused.append({"filename": name, "error": no.error})
+        async with files_of(request, self._bytes_max) as files:
+            for file in files:
+                name = clean_name(file.filename or "")
+                try:
+                    accepted.append(await run_in_threadpool(self._accept, file, name, request))
+                except Refused as no:
+                    refused.append({"filename": name, "error": no.error})
         if not accepted and not refused:
             raise Refused("NOT_PDF", "Choose a file first.")
         if not accepted:
             raise Refused(refused[0]["error"]["code"])
         if wants_page(request):
+            known = sum(one["duplicate"] and one["status"] == "complete" for one in accepted)
             code = {"refused": refused[0]["error"]["code"]} if refused else {}
-            return RedirectResponse(f"/?{urlencode({'accepted': len(accepted), **code})}", 303)
+            said = {"accepted": len(accepted) - known, "known": known, **code}
+            return RedirectResponse(f"/?{urlencode(said)}", 303)
         return JSONResponse({"jobs": accepted, "refused": refused}, 202)
-
-    def _bounded(self, request: Request) -> Request:
-        """The same request; one that is too large is refused before it is read to its end."""
-        left = self._bytes_max + FORM_BYTES
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > left:
-            raise Refused("TOO_LARGE")
-
-        async def receive() -> Message:
-            nonlocal left
-            message = await request.receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise Refused("TOO_LARGE")
-            return message
-
-        return Request(request.scope, receive)
 
     def _accept(self, file: UploadFile, name: str, request: Request) -> dict[str, Any]:
         if b"%PDF-" not in file.file.read(1024):
             raise Refused("NOT_PDF")
-        if (file.size or 0) > self._bytes_max:
-            raise Refused("TOO_LARGE")
         file.file.seek(0)
         owner, conversions = request.state.owner, self._converter.conversions
         job_id, created = self._files.accept(file.file, name, owner, conversions)
@@ -223,12 +209,12 @@ class Site:
         """``DELETE /api/jobs/{id}``: what is in work is cancelled; what has ended is removed."""
         row = self._own(request.path_params["id"], request)
         in_work = row["status"] in ("queued", "processing")
-        self._files.close(row["upload"], delete=not in_work)
-        if in_work:
-            try:
+        try:
+            if in_work:
                 self._app.job(row["id"]).cancel(by="owner", reason="cancelled on the page")
-            except NotCancellable:
-                log.info("job %s ended before it could be cancelled", row["id"])
+            self._files.close(row["upload"], delete=not in_work)
+        except NotCancellable:  # its row goes on to answer for it
+            log.info("job %s ended before it could be cancelled", row["id"])
         return self._done(request, row["id"])
 
     def _done(self, request: Request, job_id: str) -> Response:

@@ -5,15 +5,16 @@ job's own: lists join the rows with Perdure's view for converters, and nothing i
 
 * A row is *open* while it answers for its file: the same file of the same owner is the same job. Cancelling, deleting and
   expiry close it, so that the file can be uploaded and converted anew.
-* ``changed_at`` is the row's own last change; a list of changes looks at it and at the job's.
+* ``changed_at`` is the row's own last change; a list of changes looks at it, at the job's, and at the moment of expiry.
 * A file is written before the row is committed. If we die in between, a file without a row is left, and the sweep removes it.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,25 +25,27 @@ from psycopg.rows import DictRow, dict_row
 
 from perdure import ConfigError, Pipeline, Settings
 
-from .settings import RESULTS_DIR, RESULTS_KEPT_S, UPLOADS_DIR
+from .settings import ATTEMPTS_MAX, RESULTS_DIR, RESULTS_KEPT_S, UPLOADS_DIR
 
 SHOWN_MAX = 500  # files of one owner in a list
 STRAY_S = 3_600.0  # a file without a row may belong to an upload that is not committed yet
 # A change carries the moment of its transaction, and may be committed that much later (Perdure's statement timeout).
 LATE_COMMIT = timedelta(seconds=30)
+OURS = re.compile(r"([0-9a-f]{32})(\.pdf|\.\d+\.xml)|\.[0-9a-f]{32}")  # PDF, XML, a draft of either
 
-# A file under the names that programs and people are told.
+# A file under the names that programs and people are told. Its tries are those that count, and the one that is under way.
 LISTED = """
-SELECT j.id::text, f.upload, f.name AS filename, f.bytes, j.status, j."attemptCount", j."lastAttemptAt", j."retryAfter",
-    j.created_at AS "createdAt", j."queuedAt", j.started_at AS "startedAt",
-    greatest(j.updated_at, f.changed_at) AS "updatedAt", concat(j.updated_at, '/', f.changed_at) AS version,
-    e.ended_at AS "endedAt", e.ended_at + e.kept AS "expiresAt", j."errorCode", f.deleted_at IS NOT NULL AS deleted,
-    f.expired_at IS NOT NULL OR coalesce(e.ended_at + e.kept <= now(), false) AS expired,
-    f.download_count AS "downloadCount"
-FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id, LATERAL (
-    SELECT make_interval(secs => %(kept_s)s) AS kept,
-        CASE WHEN j.status IN ('complete', 'failed', 'cancelled') THEN j.updated_at END AS ended_at
-) AS e
+SELECT j.id::text, f.upload, f.name AS filename, f.bytes, j.status, j."lastAttemptAt", j."retryAfter",
+    least(p.failures + (j.status IN ('processing', 'complete'))::int, %(attempts_max)s) AS "attemptCount",
+    j.created_at AS "createdAt", j."queuedAt", j.started_at AS "startedAt", c.at AS "updatedAt",
+    concat_ws('/', j.updated_at, f.changed_at, x.at) AS version,
+    e.ended_at AS "endedAt", k.expires_at AS "expiresAt", j."errorCode", f.deleted_at IS NOT NULL AS deleted,
+    f.expired_at IS NOT NULL OR x.at IS NOT NULL AS expired, f.download_count AS "downloadCount"
+FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id JOIN perdure_jobs AS p ON p.id = f.job_id,
+    LATERAL (SELECT CASE WHEN j.status IN ('complete', 'failed', 'cancelled') THEN j.updated_at END AS ended_at) AS e,
+    LATERAL (SELECT e.ended_at + make_interval(secs => %(kept_s)s) AS expires_at) AS k,
+    LATERAL (SELECT CASE WHEN k.expires_at <= now() THEN k.expires_at END AS at) AS x,
+    LATERAL (SELECT greatest(j.updated_at, f.changed_at, x.at) AS at) AS c
 WHERE f.owner = %(owner)s
 """
 
@@ -52,19 +55,28 @@ FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id
 WHERE f.owner = %(owner)s AND f.deleted_at IS NULL
 """
 
-# Close what has been kept for long enough: of everybody, or one file of one owner.
+# Close what has been kept for long enough, or whose job is gone: of everybody, or one file of one owner.
 EXPIRE = """
 UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expired_at = now(), changed_at = now()
-FROM perdure_converter_jobs AS j
-WHERE j.id = f.job_id AND f.expired_at IS NULL AND f.deleted_at IS NULL
-    AND j.status IN ('complete', 'failed', 'cancelled') AND j.updated_at < now() - make_interval(secs => %(kept_s)s)
+WHERE f.expired_at IS NULL AND f.deleted_at IS NULL
     AND (%(owner)s::text IS NULL OR (f.owner = %(owner)s AND f.sha256 = %(sha256)s))
+    AND NOT EXISTS (
+        SELECT 1 FROM perdure_converter_jobs AS j WHERE j.id = f.job_id AND NOT (
+            j.status IN ('complete', 'failed', 'cancelled') AND j.updated_at < now() - make_interval(secs => %(kept_s)s)
+        )
+    )
 RETURNING f.upload
+"""
+
+# What an operator has cancelled no longer answers for its file.
+CLOSE_CANCELLED = """
+UPDATE converter_files AS f SET closed_at = now(), changed_at = now() FROM perdure_converter_jobs AS j
+WHERE j.id = f.job_id AND j.status = 'cancelled' AND f.closed_at IS NULL AND f.owner = %s AND f.sha256 = %s
 """
 
 
 class Listed(NamedTuple):
-    """Files newest first, how many of all are in work, how many there are, and from when to ask the next time."""
+    """Some files, how many of all are in work, how many there are, and from when to ask the next time."""
 
     rows: list[dict[str, Any]]
     active: int
@@ -76,7 +88,8 @@ class Files:
     """Rows and files of all owners."""
 
     def __init__(self, settings: Settings) -> None:
-        self._database_url, self._kept_s = settings["store"], settings[RESULTS_KEPT_S]
+        self._database_url, kept_s = settings["store"], settings[RESULTS_KEPT_S]
+        self._known = {"kept_s": kept_s, "attempts_max": settings[ATTEMPTS_MAX]}
         self.uploads, self.results = Path(settings[UPLOADS_DIR]), Path(settings[RESULTS_DIR])
 
     def make_folders(self) -> None:
@@ -112,42 +125,49 @@ class Files:
 
         The same file of the same owner is the same job; one that has failed is tried again.
         """
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256, fresh = hashlib.file_digest(file, "sha256").hexdigest(), uuid4().hex
         size = file.tell()
         file.seek(0)
-        with self.transaction() as cx:
+        with self.transaction() as cx, ExitStack() as undo:
             self._expire(cx, owner, sha256)  # nobody may have swept it yet
+            cx.execute(CLOSE_CANCELLED, (owner, sha256))
             row = cx.execute(
                 "INSERT INTO converter_files (upload, owner, name, bytes, sha256) VALUES (%s, %s, %s, %s, %s)"
                 " ON CONFLICT (owner, sha256) WHERE closed_at IS NULL DO UPDATE SET changed_at = now()"
                 " RETURNING upload",
-                (uuid4().hex, owner, name, size, sha256),
+                (fresh, owner, name, size, sha256),
             ).fetchone()
             upload = row["upload"]
+            undo.callback(self.source(fresh).unlink, missing_ok=True)
             write_atomically(self.source(upload), file)
             job = conversions.enqueue(
                 {"upload": upload}, owner=owner, key=upload, if_failed="retry", within=cx
             )
             cx.execute("UPDATE converter_files SET job_id = %s WHERE upload = %s", (job.id, upload))
+            undo.pop_all()  # of a commit that fails nobody knows whether it was done
         return job.id, job.created
 
     def listed(self, owner: str, since: datetime | None = None) -> Listed:
-        """An owner's newest files; with ``since`` those that have changed from then on, the deleted ones among them."""
-        changed = "AND (j.updated_at >= %(since)s OR f.changed_at >= %(since)s)"
-        which = "AND f.deleted_at IS NULL" if since is None else changed
-        asked = {"owner": owner, "since": since, "kept_s": self._kept_s}
+        """An owner's files, the newest first; with ``since`` those that have changed after it, the deleted ones among
+        them, the oldest change first: whoever asks on from the last one misses none."""
+        newest = "AND f.deleted_at IS NULL ORDER BY f.created_at DESC, f.upload"
+        which = newest if since is None else "AND c.at > %(since)s ORDER BY c.at"
+        asked = {**self._known, "owner": owner, "since": since}
         with self.transaction() as cx:
             # Both statements are of one moment: a file that is counted as in work is listed so.
             cx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             rows = cx.execute(
-                f"{LISTED} {which} ORDER BY f.created_at DESC, f.upload LIMIT {SHOWN_MAX}", asked
+                f"{LISTED} {which} FETCH FIRST {SHOWN_MAX} ROWS WITH TIES", asked
             ).fetchall()
             told = cx.execute(COUNTED, asked).fetchone()
-        return Listed(rows, told["active"], told["files"], told["at"] - LATE_COMMIT)
+        asked_from = told["at"] - LATE_COMMIT
+        if since is not None and len(rows) >= SHOWN_MAX:
+            asked_from = min(asked_from, rows[-1]["updatedAt"])
+        return Listed(rows, told["active"], told["files"], asked_from)
 
     def find(self, job_id: str, owner: str) -> dict[str, Any] | None:
         """One of an owner's files, unless it was deleted."""
-        asked = {"owner": owner, "job": job_id, "kept_s": self._kept_s}
+        asked = {**self._known, "owner": owner, "job": job_id}
         with self.transaction() as cx:
             return cx.execute(
                 f"{LISTED} AND f.job_id = %(job)s AND f.deleted_at IS NULL", asked
@@ -157,7 +177,7 @@ class Files:
         """Let a row no longer answer for its file; or take it off its owner's list, and remove what is kept of it."""
         self.run(
             "UPDATE converter_files SET closed_at = coalesce(closed_at, now()), changed_at = now(),"
-            " deleted_at = CASE WHEN %s THEN now() END WHERE upload = %s",
+            " deleted_at = coalesce(deleted_at, CASE WHEN %s THEN now() END) WHERE upload = %s",
             delete,
             upload,
         )
@@ -192,7 +212,7 @@ class Files:
         self, cx: psycopg.Connection[DictRow], owner: str | None = None, sha256: str = ""
     ) -> int:
         """Files go before the commit: if we die in between, the rows are found again."""
-        asked = {"kept_s": self._kept_s, "owner": owner, "sha256": sha256}
+        asked = {**self._known, "owner": owner, "sha256": sha256}
         expired = cx.execute(EXPIRE, asked).fetchall()
         for row in expired:
             self._remove(row["upload"])
@@ -206,7 +226,8 @@ class Files:
         removed, before_s = 0, time.time() - STRAY_S
         for path in (*self.uploads.iterdir(), *self.results.iterdir()):
             with suppress(FileNotFoundError):  # another sweep has it
-                if path.name.split(".")[0] not in kept and path.stat().st_mtime < before_s:
+                ours = OURS.fullmatch(path.name) if path.is_file() else None
+                if ours and ours[1] not in kept and path.stat().st_mtime < before_s:
                     path.unlink()
                     removed += 1
         return removed

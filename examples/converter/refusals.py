@@ -64,7 +64,7 @@ async def refuse(request: Request, error: Exception) -> Response:
         refused = Refused("UNKNOWN")
     if not wants_page(request):
         return JSONResponse({"error": refused.error}, refused.status, refused.headers)
-    if request.method == "POST":
+    if request.method == "POST" and refused.error == error_of(refused.error["code"]):
         return RedirectResponse(f"/?refused={refused.error['code']}", 303)
     page = PAGES.get_template("refused.html").render(refused.error)
     return HTMLResponse(page, refused.status, refused.headers)

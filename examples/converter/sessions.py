@@ -25,7 +25,10 @@ SAFE = {
 
 async def with_session(request: Request, call_next: RequestResponseEndpoint) -> Response:
     """Find or make the session, whose owner is ``request.state.owner``; add its cookie and safe headers to the answer."""
-    known = request.cookies.get(COOKIE, "")
+    secure = request.url.scheme == "https"
+    # Nobody but this very host can have set a cookie of that name.
+    cookie = f"__Host-{COOKIE}" if secure else COOKIE
+    known = request.cookies.get(cookie, "")
     session = known if len(known) == 32 else secrets.token_urlsafe(24)
     request.state.owner = hashlib.sha256(session.encode()).hexdigest()[:32]
     if is_own(request):
@@ -36,9 +39,8 @@ async def with_session(request: Request, call_next: RequestResponseEndpoint) -> 
     for name, value in SAFE.items():
         answer.headers.setdefault(name, value)
     if session != known:
-        secure = request.url.scheme == "https"
         answer.set_cookie(
-            COOKIE, session, max_age=KEPT_S, httponly=True, samesite="Lax", secure=secure
+            cookie, session, max_age=KEPT_S, httponly=True, samesite="Lax", secure=secure
         )
     return answer
 

@@ -4,7 +4,7 @@ Perdure finds, checks and shows them, as it does its own: ``perdure config show 
 is not set has the document's number. Three of them are settings of Perdure, whose own names (PERDURE_STORE, …) beat them.
 """
 
-from perdure import Alias, Setting, Settings, load_settings
+from perdure import Alias, ConfigError, Setting, Settings, load_settings
 
 _DAY_S = 86_400.0
 
@@ -54,5 +54,16 @@ DEFAULTS = {"concurrency": 4, "lease_ttl_s": 90.0}
 
 
 def read_settings() -> Settings:
-    """The settings in force; a `ConfigError` names each variable that is wrong, and what it may be."""
-    return load_settings(NAMES, file_name="the converter's defaults", file_content=DEFAULTS)
+    """The settings in force; a `ConfigError` names each variable that is wrong, and what it may be.
+
+    A row is listed with its job, so jobs are kept for a day longer than what they have made, or more.
+    """
+    settings = load_settings(NAMES, file_name="the converter's defaults", file_content=DEFAULTS)
+    names = ("retain_succeeded_s", "retain_cancelled_s", "retain_discarded_s")
+    least_s = settings[RESULTS_KEPT_S] + _DAY_S
+    short = [one for one in names if settings[one] is not None and settings[one] < least_s]
+    for name in short:
+        if (origin := settings.origin(name)) != "default":
+            why = "a job is kept for a day longer than RESULTS_KEPT_SEC says"
+            raise ConfigError(f"{origin} must be at least {least_s:.0f}: {why}")
+    return settings.with_given(dict.fromkeys(short, least_s))

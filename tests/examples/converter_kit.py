@@ -25,6 +25,7 @@ from starlette.applications import Starlette
 
 from perdure import JobRef, Settings
 from perdure.app.session.metrics import metrics_of
+from perdure.app.surface import gate_control
 from perdure.demo.crew import descendants
 from tests.observers.scraping import Scraped
 
@@ -175,6 +176,15 @@ def trial(folder: Path, database_url: str, **variables: str) -> Iterator[Trial]:
 def figures_of(trial: Trial) -> Scraped:
     """What Prometheus reads at the port of a worker."""
     return Scraped(metrics_of(trial.converter.app._session).decode())
+
+
+def hold(trial: Trial, *, release: bool = False) -> None:
+    """Stop what goes to the gateway, or let it go on, as an operator does."""
+    deed = gate_control.release if release else gate_control.hold
+    more = {} if release else {"for_text": None}
+    deed(
+        trial.converter.app._session.opened, "gateway", by_whom="test", reason="maintenance", **more
+    )
 
 
 def pdf_of(text: str) -> bytes:

@@ -3,17 +3,19 @@
 import os
 import socket
 import threading
+import time
 from datetime import datetime
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from examples.converter.files import Files
 from examples.converter.refusals import CODES
 from examples.converter.samples import BROKEN_PDF, make_pdf
 from examples.converter.templates import clean_name
 from lxml import etree
 
-from tests.examples.converter_kit import FAR_S, Trial, User, error_in, pdf_of, until
+from tests.examples.converter_kit import FAR_S, Trial, User, error_in, pdf_of, settings_in, until
 
 
 def converted(trial: Trial, user: User, text: str) -> str:
@@ -67,7 +69,7 @@ HEAD = b"POST /api/upload HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-da
 
 
 def test_what_is_too_large_is_refused_before_it_is_read(quiet):
-    said = answer_to(quiet.site, HEAD + b"Content-Length: 90000000\r\n\r\n")
+    said = answer_to(quiet.site, HEAD + b"Content-Length: 900000000\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 413")
     assert b"TOO_LARGE" in said
 
@@ -85,13 +87,42 @@ def test_what_does_not_say_how_large_it_is_is_refused_where_it_becomes_too_large
         assert said.startswith(b"HTTP/1.1 413")
         assert b"TOO_LARGE" in said
         ann = trial.user()
-        # Its form is just small enough, and it is not.
-        assert error_in(ann.send_pdf(make_pdf("large", ["x"], padding=110_000))) == (
+        assert error_in(ann.send_pdf(make_pdf("large", ["x"], padding=100_000))) == (
             413,
             "TOO_LARGE",
         )
         ann.upload(make_pdf("small", ["x"], padding=90_000))
         assert len(list(trial.uploads.iterdir())) == 1
+
+
+def test_the_limit_is_each_file_s_own_and_a_form_that_is_refused_says_why(make_converter_trial):
+    with make_converter_trial(UPLOAD_MAX_BYTES="100000") as trial:
+        ann = trial.user()
+
+        def send(*paddings: int, **headers: str):
+            pdfs = (make_pdf(str(n), ["x"], padding=it) for n, it in enumerate(paddings))
+            files = [("file", (f"{n}.pdf", pdf)) for n, pdf in enumerate(pdfs)]
+            return ann.post("/api/upload", files=files, headers=headers)
+
+        assert len(send(*[90_000] * 3).json()["jobs"]) == 3
+        assert len(ann.jobs()) == 3
+        for paddings, why in {
+            (500, 100_000, 500): "1.pdf is larger than 100 kB",
+            (90_000,) * 12: "1 MB at once are the most",
+            (10,) * 51: "50 files at once are the most",
+        }.items():
+            answer = send(*paddings)
+            assert error_in(answer) == (413, "TOO_LARGE")
+            assert answer.json()["error"]["message"] == f"{why}. Nothing was uploaded."
+            page = send(*paddings, accept="text/html")
+            assert (page.status_code, f"<h1>{why}. " in page.text) == (413, True)
+        assert len(ann.jobs()) == len(list(trial.uploads.iterdir())) == 3
+        cut = ann.post(
+            "/api/upload",
+            content=b"--b\r\nno form",
+            headers={"content-type": "multipart/form-data; boundary=b"},
+        )
+        assert error_in(cut) == (400, "UNKNOWN")
 
 
 def test_the_same_file_of_the_same_owner_is_the_same_job(quiet):
@@ -148,7 +179,16 @@ def test_a_file_that_was_cancelled_or_removed_can_be_uploaded_anew(quiet):
     assert len(set(seen)) == 2
 
 
-def test_several_files_of_one_form_are_several_jobs_and_one_bad_one_harms_no_other(quiet):
+def test_a_file_that_an_operator_has_cancelled_can_be_uploaded_anew(quiet):
+    ann, pdf = quiet.user(), pdf_of("an operator's deed")
+    first = ann.upload(pdf)
+    quiet.job(first).cancel(by="operator")
+    again = ann.send_pdf(pdf).json()["jobs"][0]
+    assert (again["id"] != first, again["status"], again["duplicate"]) == (True, "queued", False)
+    assert ann.status(first) == "cancelled"
+
+
+def test_several_files_of_one_form_are_several_jobs_and_one_that_is_no_pdf_harms_no_other(quiet):
     ann = quiet.user()
     files = [("file", (f"{text}.pdf", pdf_of(text))) for text in ("first", "second")]
     told = ann.post("/api/upload", files=[*files, ("file", ("no.pdf", b"no PDF"))]).json()
@@ -169,6 +209,7 @@ def test_an_upload_that_is_not_stored_leaves_no_job_and_no_file(make_converter_t
             cx.execute("ALTER TABLE elsewhere RENAME TO perdure_jobs")
         assert ann.jobs() == {}
         assert rows(trial, "SELECT count(*) FROM converter_files") == [(0,)]
+        assert list(trial.uploads.iterdir()) == []
 
 
 NAMES = {
@@ -232,6 +273,25 @@ def test_since_tells_what_has_changed_and_what_is_gone(quiet):
     assert ann.jobs(since=since)[new]["deleted"]
     assert list(ann.jobs()) == [old]
     assert ann.get("/api/jobs").json()["active_count"] == 1
+
+
+def test_whoever_asks_on_is_told_of_every_change_however_many(quiet, monkeypatch):
+    monkeypatch.setattr("examples.converter.files.SHOWN_MAX", 2)
+    ann = quiet.user()
+    sent = [ann.upload(pdf_of(f"one of many {n}")) for n in range(6)]
+    with psycopg.connect(quiet.database_url) as cx:
+        cx.execute("UPDATE perdure_jobs SET updated_at = updated_at - 36000000000")
+        for ago_s, job_id in zip((500, 400, 300, 300, 300, 200), sent, strict=True):
+            statement = "UPDATE converter_files SET changed_at = now() - %s * interval '1 second' WHERE job_id = %s"
+            cx.execute(statement, (ago_s, job_id))
+        (since,) = cx.execute("SELECT now() - interval '1 hour'").fetchone()
+    since, told = since.isoformat(), []
+    for _ in range(3):
+        answer = ann.get("/api/jobs", params={"since": since}).json()
+        told += [job["id"] for job in answer["jobs"]]
+        since = answer["timestamp"]
+    # Of one moment all are told, or nobody would get past it.
+    assert (told[:2], set(told[2:5]), told[5:]) == (sent[:2], set(sent[2:5]), sent[5:])
 
 
 @pytest.mark.parametrize("since", ["yesterday", "2030-01-01T00:00:00", "2030-13-01T00:00:00Z"])
@@ -304,6 +364,33 @@ def test_delete_cancels_what_is_in_work_and_removes_what_has_ended(converter):
     assert error_in(ann.delete(f"/api/jobs/{done}")) == (403, "FORBIDDEN")
 
 
+def test_a_file_that_fails_before_it_can_be_cancelled_stays_one_file(converter, monkeypatch):
+    ann, find = converter.user(), Files.find
+    converter.order(hang=True, status=400, code="X")
+    job_id = ann.upload(pdf_of("just then"))
+    until("it is in work", lambda: converter.job(job_id).state == "processing")
+
+    def find_while_it_fails(self: Files, *asked: str):
+        row = find(self, *asked)
+        converter.order()  # lets it go
+        until("it has failed", lambda: converter.job(job_id).state == "failed")
+        return row
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "find", find_while_it_fails)
+        assert ann.delete(f"/api/jobs/{job_id}").json()["job"]["status"] == "failed"
+    assert ann.upload(pdf_of("just then")) == job_id
+
+
+def test_what_was_removed_stays_so_whoever_cancels_it_at_the_same_time(quiet):
+    ann = quiet.user()
+    job_id = ann.upload(pdf_of("removed"))
+    files, upload = quiet.converter.files, quiet.job(job_id).view().key
+    files.close(upload, delete=True)
+    files.close(upload, delete=False)
+    assert ann.jobs() == {}
+
+
 def kept(trial: Trial, upload: str) -> list[str]:
     folders = (trial.uploads, trial.results)
     return [path.name for folder in folders for path in folder.glob(f"{upload}.*")]
@@ -342,7 +429,7 @@ def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_tria
         ann = trial.user()
         done, broken = converted(trial, ann, "old"), failed(trial, ann, "bad")
         upload = trial.job(done).view().key
-        stray = trial.uploads / "stray.pdf"
+        stray = trial.uploads / f"{'0' * 32}.pdf"
         stray.write_bytes(b"of an upload that was never committed")
         assert trial.converter.files.sweep() == {"expired": 0, "strays": 0}
         assert rows(trial, "SELECT name, spec FROM perdure_schedules") == [("sweeps", "every 10m")]
@@ -376,6 +463,53 @@ def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_tria
         assert rows(trial, "SELECT count(*) FROM converter_files") == [(2,)]
 
 
+def test_what_has_expired_is_told_as_changed_before_anybody_has_swept(converter):
+    ann = converter.user()
+    done = converted(converter, ann, "by the clock")
+    ((owner,),) = rows(converter, "SELECT owner FROM converter_files WHERE job_id = %s", done)
+    before = ann.jobs()[done]
+    since = datetime.fromisoformat(before["updatedAt"])
+    assert converter.converter.files.listed(owner, since).rows == []
+    brief = Files(settings_in({**converter.environment, "RESULTS_KEPT_SEC": "0.01"}))
+    until("it has expired", lambda: brief.listed(owner).rows[0]["expired"])
+    (told,) = brief.listed(owner, since).rows
+    assert told["expired"]
+    assert told["version"] != before["version"]  # by which the page knows that a row has changed
+
+
+def test_a_file_whose_job_is_gone_has_expired_and_its_pdf_is_not_kept(quiet):
+    ann = quiet.user()
+    job_id = ann.upload(pdf_of("pruned"))
+    upload = quiet.job(job_id).view().key
+    with psycopg.connect(quiet.database_url) as cx:
+        cx.execute("DELETE FROM perdure_jobs WHERE id = %s", (job_id,))
+    assert quiet.converter.files.sweep()["expired"] == 1
+    assert kept(quiet, upload) == []
+    assert ann.upload(pdf_of("pruned")) != job_id
+
+
+def test_a_sweep_touches_no_file_but_those_that_have_our_names(quiet):
+    kept_upload = quiet.job(quiet.user().upload(pdf_of("kept"))).view().key
+    strays = [
+        quiet.uploads / f"{'a' * 32}.pdf",
+        quiet.results / f"{'a' * 32}.7.xml",
+        quiet.results / f".{'a' * 32}",
+    ]
+    others = [quiet.uploads / "notes.txt", quiet.results / "report.pdf", quiet.results / ".hidden"]
+    for path in (*strays, *others):
+        path.write_text("old")
+    others += [quiet.uploads / "lost+found", quiet.results / f"{'b' * 32}.pdf"]
+    for folder in others[-2:]:
+        folder.mkdir()
+    two_hours_ago = time.time() - 7_200
+    for path in (*strays, *others, quiet.uploads / f"{kept_upload}.pdf"):
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    assert quiet.converter.files.sweep()["strays"] == 3
+    assert not any(path.exists() for path in strays)
+    assert all(path.exists() for path in others)
+    assert kept(quiet, kept_upload) == [f"{kept_upload}.pdf"]
+
+
 def test_a_result_whose_file_is_gone_has_expired(converter):
     ann = converter.user()
     done = converted(converter, ann, "vanished")
@@ -399,6 +533,17 @@ def test_a_session_is_a_cookie_that_scripts_cannot_read_and_the_database_does_no
     assert not any(session in owner for owner in owners)
     with User(base_url=quiet.site, cookies={"converter_session": "guessed"}) as guesser:
         assert "set-cookie" in guesser.get("/").headers
+
+
+def test_over_https_a_cookie_that_another_host_could_have_set_is_no_session(quiet):
+    https = {"x-forwarded-proto": "https", "cookie": f"converter_session={'A' * 32}"}
+    with User(base_url=quiet.site, headers=https) as victim:
+        given = victim.get("/").headers["set-cookie"]
+        assert given.startswith("__Host-converter_session=")
+        assert {"Secure", "Path=/"} <= set(given.split("; "))
+        assert "omain" not in given
+        victim.headers["cookie"] = given.partition(";")[0]
+        assert "set-cookie" not in victim.get("/").headers
 
 
 @pytest.mark.parametrize(

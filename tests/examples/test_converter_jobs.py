@@ -5,12 +5,12 @@ from io import BytesIO
 
 import psycopg
 import pytest
-from examples.converter.app import make_converter, policy_of
+from examples.converter.app import make_converter
 from examples.converter.files import write_atomically
 from psycopg.rows import dict_row
 
 from perdure import AttemptView, JobRef
-from tests.examples.converter_kit import FAR_S, Trial, figures_of, pdf_of, settings_in, until
+from tests.examples.converter_kit import FAR_S, Trial, figures_of, hold, pdf_of, settings_in, until
 
 
 def tried(job: JobRef, times: int) -> list[AttemptView]:
@@ -103,9 +103,45 @@ def test_a_gateway_that_does_not_answer_is_a_timeout_and_one_that_is_away_is_gw_
 
 
 def test_the_spread_of_the_waits_is_added_and_never_subtracted(converter):
-    policy = policy_of(converter.settings)
-    assert (policy.attempts_max, policy.backoff.base_s, policy.backoff.cap_s) == (3, 5.0, None)
-    assert (policy.jitter.spread, policy.jitter.add_s_max) == ("additive", 5.0)
+    ann = converter.user()
+    good = converter.job(ann.upload(pdf_of("not all of the calls fail")))
+    until("it is complete", lambda: good.state == "succeeded")
+    converter.order(status=502, code="X")
+    jobs = [converter.job(ann.upload(pdf_of(f"spread {n}"))) for n in range(20)]
+    waits = [tried(job, 1)[0].delay_s for job in jobs]
+    assert all(5.0 <= one <= 10.0 for one in waits)
+    assert len(set(waits)) > 10
+    assert max(waits) > 6.0  # all of 20 are in the lowest fifth once in 10^14 runs
+
+
+def test_what_costs_no_try_is_not_shown_as_one(converter):
+    ann = converter.user()
+    hold(converter)
+    job = converter.job(ann.upload(pdf_of("put off"), "put off.pdf"))
+    try:
+        for times in range(1, 5):
+            converter.order(hang=True, status=502, code="X")
+            hold(converter, release=True)
+            until("it is tried", lambda: hurried(converter, job).state == "processing")
+            told = ann.jobs()[job.id]
+            assert (told["attemptCount"], told["maxAttempts"]) == (1, 3)
+            assert "Try 1 of 3" in ann.get("/").text
+            hold(converter)
+            converter.order()  # lets it go, and it fails
+            assert tried(job, times)[-1].status == "waiting"
+            told = ann.jobs()[job.id]
+            assert (told["attemptCount"], told["error"]["code"]) == (0, "GW_5XX")
+            assert "Put off: The converter has a problem." in ann.get("/").text
+    finally:
+        hold(converter, release=True)
+    until("it is complete", lambda: hurried(converter, job).state == "succeeded")
+    assert ann.jobs()[job.id]["attemptCount"] == 1
+
+
+def hurried(trial: Trial, job: JobRef) -> JobRef:
+    """The same job, which is due now if it waits."""
+    trial.converter.app.jobs.run_now(pipeline="conversions")
+    return job
 
 
 def test_a_source_that_is_gone_fails_its_job_in_words_without_a_path(converter):

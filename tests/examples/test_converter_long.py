@@ -8,6 +8,10 @@ import pytest
 
 from tests.examples.converter_kit import ROOT, pdf_of, until
 
+LATE_S_MAX = (
+    30.0  # a claim on a machine that is busy with other things; without that it takes 0.1 s
+)
+
 pytestmark = [pytest.mark.long, pytest.mark.story]
 
 
@@ -17,14 +21,12 @@ def test_the_waits_between_tries_are_kept_by_the_clock(make_converter_trial):
         job = trial.job(trial.user().upload(pdf_of("by the clock")))
         until("its tries are used up", lambda: job.state == "failed", within_s=120)
         first, second, third = job.attempts()
-    waited = [
-        (after.claimed_at - before.settled_at).total_seconds()
-        for before, after in ((first, second), (second, third))
-    ]
-    assert waited[0] >= first.delay_s >= 5.0
-    assert waited[1] >= second.delay_s >= 10.0
-    assert first.delay_s <= 10.0
-    assert second.delay_s <= 15.0
+    for before, after, least_s in ((first, second, 5.0), (second, third, 10.0)):
+        planned_s = (before.due_at - before.settled_at).total_seconds()
+        assert planned_s == pytest.approx(before.delay_s, abs=0.01)
+        assert least_s <= before.delay_s <= least_s + 5.0
+        late_s = (after.claimed_at - before.due_at).total_seconds()
+        assert 0.0 <= late_s <= LATE_S_MAX
 
 
 @pytest.mark.timeout(900)

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from examples.converter.samples import make_pdf
 from lxml import etree
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from perdure.app.surface import gate_control
 from tests.examples.chromium import DESK, FAR_MS, PHONE, is_too_wide, violations
-from tests.examples.converter_kit import Trial, pdf_of, until
+from tests.examples.converter_kit import Trial, hold, pdf_of, until
 
 pytestmark = pytest.mark.story
 expect.set_options(timeout=FAR_MS)
@@ -57,16 +57,9 @@ def upload(page: Page, *paths: Path) -> None:
     page.get_by_role("button", name="Upload", exact=True).click()
 
 
-def hold(trial: Trial, *, release: bool = False) -> None:
-    deed = gate_control.release if release else gate_control.hold
-    more = {} if release else {"for_text": None}
-    deed(
-        trial.converter.app._session.opened, "gateway", by_whom="test", reason="maintenance", **more
-    )
-
-
+SLOW = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 4_000_000}
 WATCH_PROGRESS = """() => { window.seen = []; new MutationObserver(() => {
-    for (const bar of document.querySelectorAll("#uploads progress")) window.seen.push(bar.value);
+    for (const bar of document.querySelectorAll("#uploads progress")) window.seen.push([bar.ariaLabel, bar.value]);
 }).observe(document.getElementById("uploads"), {childList: true, subtree: true, characterData: true}); }"""
 
 
@@ -77,18 +70,23 @@ def test_a_user_uploads_watches_retries_cancels_and_downloads(chromium, converte
         large = tmp_path / "large.pdf"
         large.write_bytes(make_pdf("large", ["x"], padding=4_000_000))
         page.evaluate(WATCH_PROGRESS)
+        slow = page.context.new_cdp_session(page)
+        slow.send("Network.emulateNetworkConditions", SLOW)
         upload(page, good, large)
         expect(page.get_by_role("status").get_by_text("2 files are in the queue.")).to_be_visible()
-        seen = page.evaluate("window.seen")
-        assert seen
-        assert all(0 <= one <= 100 for one in seen)
-        assert 100 in seen
+        seen = [share for name, share in page.evaluate("window.seen") if "large" in name]
+        assert seen == sorted(seen)
+        assert len({share for share in seen if 0 < share < 100}) >= 3
+        assert seen[-1] == 100
+        slow.detach()
         expect(state(page, "good.pdf")).to_have_text("Complete")
         expect(state(page, "large.pdf")).to_have_text("Complete")
         with page.expect_download() as downloading:
             page.get_by_role("link", name="Download the XML of good.pdf").click()
         assert downloading.value.suggested_filename == "good.xml"
         assert etree.parse(downloading.value.path()).getroot().findtext("page/line") == "good"
+        upload(page, good)
+        expect(page.get_by_text("good.pdf was converted before, and can be d")).to_be_visible()
 
         converter.order(status=400, code="X")
         upload(page, bad)
@@ -176,6 +174,9 @@ def test_without_javascript_everything_works_by_forms(chromium, converter, tmp_p
         with page.expect_download() as downloading:
             page.get_by_role("link", name="Download the XML of good.pdf").click()
         assert downloading.value.suggested_filename == "good.xml"
+        upload(page, good)
+        expect(page.get_by_text("1 file was converted before, and can be d")).to_be_visible()
+        expect(page.get_by_text("in the queue.")).to_have_count(0)
         converter.order(status=400, code="X")
         upload(page, bad)
         refresh_until(page, "bad.pdf", "Failed")
@@ -195,7 +196,25 @@ def test_without_javascript_everything_works_by_forms(chromium, converter, tmp_p
         large = tmp_path / "large.pdf"
         large.write_bytes(b"%PDF-1.4" + bytes(25_000_000))
         upload(page, large)
-        expect(page.get_by_text("This file is too large.")).to_be_visible()
+        expect(page.get_by_role("heading")).to_have_text(
+            "large.pdf is larger than 20 MB. Nothing was uploaded."
+        )
+
+
+def test_without_javascript_a_form_takes_several_large_files_and_says_when_it_does_not(
+    chromium, quiet, tmp_path
+):
+    with page_of(chromium, quiet, java_script_enabled=False) as page:
+        three = [tmp_path / f"{name}.pdf" for name in ("first", "second", "third")]
+        for path in three:
+            path.write_bytes(make_pdf(path.stem, ["x"], padding=8_000_000))
+        upload(page, *three)
+        expect(page.get_by_text("3 files are in the queue.")).to_be_visible()
+        expect(page.get_by_text("At once, 50 files and 200 MB at most")).to_be_visible()
+        upload(page, *files(tmp_path, *(f"file {n}" for n in range(51))))
+        expect(page.get_by_role("heading")).to_have_text(
+            "50 files at once are the most. Nothing was uploaded."
+        )
 
 
 def refresh_until(page: Page, name: str, wanted: str) -> None:
@@ -204,6 +223,22 @@ def refresh_until(page: Page, name: str, wanted: str) -> None:
         return state(page, name).inner_text() == wanted
 
     until(f"{name} is {wanted}", look)
+
+
+EXPIRE = "UPDATE perdure_jobs SET updated_at = (extract(epoch FROM now()) * 1e6)::bigint - 86400000000 WHERE state = 'succeeded'"
+
+
+def test_an_open_page_takes_the_download_away_when_the_result_expires(
+    chromium, converter, tmp_path
+):
+    with page_of(chromium, converter) as page:
+        upload(page, *files(tmp_path, "old"))
+        download = page.get_by_role("link", name="Download the XML of old.pdf")
+        expect(download).to_be_visible()
+        with psycopg.connect(converter.database_url) as cx:  # a day later; nobody has swept
+            cx.execute(EXPIRE)
+        expect(row(page, "old.pdf")).to_contain_text("No longer kept: upload it again")
+        expect(download).to_have_count(0)
 
 
 def test_the_page_says_what_is_refused_and_that_the_server_is_away(chromium, converter, tmp_path):

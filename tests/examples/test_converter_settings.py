@@ -170,7 +170,24 @@ def test_the_environment_says_where_rows_and_files_are_and_who_is_called(plays):
 
 
 def test_every_name_of_the_document_is_a_name_of_a_setting():
-    assert {one.variable for one in NAMES} - DOCUMENT == {"RESULTS_KEPT_SEC", "UPLOAD_MAX_BYTES"}
+    ours = {"RESULTS_KEPT_SEC", "UPLOAD_MAX_BYTES"}
+    assert {one.variable for one in NAMES} == DOCUMENT | ours
+    assert len(NAMES) == len(DOCUMENT | ours)
+
+
+def test_a_job_is_kept_for_longer_than_what_it_has_made():
+    days = 86_400.0
+
+    def kept_s(**more: str) -> tuple[float | None, ...]:
+        settings = settings_in({**WHERE, **more})
+        return tuple(settings[f"retain_{one}_s"] for one in ("succeeded", "cancelled", "discarded"))
+
+    assert kept_s() == (30 * days,) * 3
+    assert kept_s(RESULTS_KEPT_SEC=str(60 * days)) == (61 * days,) * 3
+    assert kept_s(PERDURE_RETAIN_SUCCEEDED_S="forever", RESULTS_KEPT_SEC="9e6")[0] is None
+    assert kept_s(PERDURE_RETAIN_CANCELLED_S="172800") == (30 * days, 2 * days, 30 * days)
+    with pytest.raises(ConfigError, match="PERDURE_RETAIN_CANCELLED_S must be at least 172800: "):
+        kept_s(PERDURE_RETAIN_CANCELLED_S="172799")
 
 
 def test_without_them_the_document_s_numbers_hold():

@@ -37,7 +37,7 @@ CONVERTER = Example(
     + numbers("D", (4, 7))
     + [f"PC-001.{n}" for n in (1, 2, 3, 4, 5, "api", "data")],
     ("gateway.py", "samples.py", "demo.py"),
-    870,
+    960,
 )
 DATASETS = Example(
     "datasets",

@@ -116,7 +116,7 @@ function send(file) {
   };
   if (file.size > Number(upload.dataset.bytesMax)) {
     fail("This file is too large.");
-    return Promise.resolve(false);
+    return Promise.resolve(null);
   }
   return new Promise((done) => {
     const request = new XMLHttpRequest();
@@ -129,9 +129,9 @@ function send(file) {
     request.onload = () => {
       if (request.status === 202) line.remove();
       else fail(messageOf(request.response));
-      done(request.status === 202);
+      done(request.response?.jobs?.[0] ?? null);
     };
-    request.onerror = () => { fail("The server cannot be reached. Upload it again."); done(false); };
+    request.onerror = () => { fail("The server cannot be reached. Upload it again."); done(null); };
     request.open("POST", "/api/upload");
     request.responseType = "json";
     request.setRequestHeader("Accept", "application/json");
@@ -141,12 +141,19 @@ function send(file) {
 
 async function sendAll(files) {
   document.getElementById("uploads").replaceChildren();
-  let accepted = 0;
+  const jobs = [];
   for (const file of files) {
-    if (await send(file)) accepted += 1;
+    jobs.push(await send(file));
     await refresh();
   }
-  if (accepted === files.length) say(accepted === 1 ? `${files[0].name} is in the queue.` : `${accepted} files are in the queue.`);
+  if (jobs.includes(null)) return;
+  const known = jobs.filter((job) => job.duplicate && job.status === "complete").length;
+  const queued = jobs.length - known;
+  const name = (count) => jobs.length === 1 ? files[0].name : count === 1 ? "1 file" : `${count} files`;
+  const lines = [];
+  if (queued) lines.push(`${name(queued)} ${queued === 1 ? "is" : "are"} in the queue.`);
+  if (known) lines.push(`${name(known)} ${known === 1 ? "was" : "were"} converted before, and can be downloaded.`);
+  say(lines.join(" "));
 }
 
 upload.addEventListener("submit", async (event) => {
@@ -164,6 +171,7 @@ upload.addEventListener("drop", async (event) => {
 });
 
 upload.querySelector(".drop").hidden = false;
+upload.querySelector(".at-once").hidden = true;  // it sends them one by one
 document.getElementById("reload").hidden = true;
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
 putTimesRight(document);
