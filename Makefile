@@ -89,7 +89,7 @@ lint: $(STAMP) ## ruff check, ruff format --check, mypy --strict
 docs: $(STAMP) ## write the generated reference
 	$(BIN)/python tools/reference.py
 
-docs-simulator: $(STAMP) ## write the tables and pictures of docs/simulator.md; takes five minutes
+docs-simulator: $(STAMP) ## write the tables and pictures of docs/simulator.md; takes eight minutes
 	$(BIN)/python tools/simulator.py
 
 docs-panel: $(STAMP) ## draw the panel of `perdure run` for the README; takes half a minute

@@ -1,5 +1,7 @@
 """What the simulator is asked to show: fairness, the story's ranges, one whole family of scenarios."""
 
+from statistics import median
+
 import pytest
 
 from perdure.model.nouns import replace
@@ -91,12 +93,13 @@ def test_a_weak_upstream_is_used_and_takes_no_job_s_attempts():
     assert gate.drain <= 1.3
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_a_spell_of_refusals_is_forgotten_within_seconds(seed):
+def test_a_spell_of_refusals_is_forgotten_within_seconds():
     """Of 2,000 items 99 in a hundred, as docs/simulator.md says; the last ones wait for a pause of their own."""
-    scene = SCENARIOS["W16"].scene(seed)
-    history = with_gates(STANDARD).play(scene, seed)
-    done_s = history.done_s["all"]
-    after_s = done_s[int(0.99 * scene.jobs) - 1] - scene.upstream.refused_until_s
-    assert 6.5 < after_s < 13.5
-    assert len(done_s) == scene.jobs
+    after_s = []
+    for seed in range(1, 21):
+        scene = SCENARIOS["W16"].scene(seed)
+        done_s = with_gates(STANDARD).play(scene, seed).done_s["all"]
+        assert len(done_s) == scene.jobs
+        after_s.append(done_s[int(0.99 * scene.jobs) - 1] - scene.upstream.refused_until_s)
+    assert median(after_s) < 7.0
+    assert sum(one < 15.0 for one in after_s) >= 18

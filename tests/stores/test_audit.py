@@ -232,7 +232,7 @@ def test_a_run_that_does_not_count_what_its_jobs_are_is_found(busy, damage):
 
 # What else the checks of runs and captures find: the check, what is done, whom the audit must name.
 MORE: list[tuple[str, str, str]] = [
-    ("artifact_without_attempt", "UPDATE perdure_artifacts SET job = 777 WHERE job = {no10}", "job number 777"),
+    ("artifact_without_attempt", "UPDATE perdure_artifacts SET job = 777000777 WHERE job = {no10}", "job number 777000777"),
     ("artifact_without_attempt", "DELETE FROM perdure_attempts WHERE job = {no10}", "{id10}"),
     ("attempts_beyond_limit",
      "UPDATE perdure_attempts SET why = 'at once: lost, crash 1 of 1; it will run' WHERE job = {no8}", "{id8}"),
@@ -255,11 +255,11 @@ MORE: list[tuple[str, str, str]] = [
     ("run_kinds_differ", "DELETE FROM perdure_run_kinds WHERE run = {run}", "{run_id}"),
     ("run_kinds_differ", "UPDATE perdure_run_kinds SET failed = 2 WHERE run = {over}", "{over_id}"),
     ("run_kinds_differ", "UPDATE perdure_jobs SET error_kind = NULL WHERE no = {no10}", "{run_id}"),
-    ("run_of_no_run", "UPDATE perdure_run_kinds SET run = 777 WHERE run = {run}", "run number 777"),
-    ("run_of_no_run", "UPDATE perdure_runs SET parent = 777 WHERE no = {over}", "{over_id}"),
-    ("run_of_no_run", "UPDATE perdure_bulks SET run = 777", "{bulk_id}"),
-    ("run_of_no_run", "INSERT INTO perdure_redrives VALUES (777, {no7}, 1)", "{id7}"),
-    ("run_of_no_run", "INSERT INTO perdure_run_pruned (run) VALUES (777)", "run number 777"),
+    ("run_of_no_run", "UPDATE perdure_run_kinds SET run = 777000777 WHERE run = {run}", "run number 777000777"),
+    ("run_of_no_run", "UPDATE perdure_runs SET parent = 777000777 WHERE no = {over}", "{over_id}"),
+    ("run_of_no_run", "UPDATE perdure_bulks SET run = 777000777", "{bulk_id}"),
+    ("run_of_no_run", "INSERT INTO perdure_redrives VALUES (777000777, {no7}, 1)", "{id7}"),
+    ("run_of_no_run", "INSERT INTO perdure_run_pruned (run) VALUES (777000777)", "run number 777000777"),
     ("run_spending_differs",
      "UPDATE perdure_run_counts SET retries = retries + 1 WHERE run = {run} AND cost_nusd > 0", "{run_id}"),
     ("run_spending_differs", "DELETE FROM perdure_attempts WHERE job = {no11}", "{over_id}"),

@@ -109,10 +109,10 @@ DAMAGES: list[tuple[str, str, str]] = [
     ("bulk_done_differs", "UPDATE perdure_bulks SET done = 3 WHERE verb = 'redrive'", "<bulk_id>"),
     ("bulk_done_differs", "UPDATE perdure_bulks SET done = 1 WHERE verb = 'redrive'", "<bulk_id>"),
     ("bulk_done_differs", "UPDATE perdure_bulks SET run = <other> WHERE verb = 'redrive'", "<bulk_id>"),
-    ("run_of_no_run", "UPDATE perdure_bulks SET run = 777 WHERE verb = 'redrive'", "<bulk_id>"),
-    ("run_of_no_run", "UPDATE perdure_runs SET parent = 777 WHERE no = <child>", "<child_id>"),
-    ("run_of_no_run", "UPDATE perdure_redrives SET run = 777 WHERE job = <second>", "<second_id>"),
-    ("redrive_differs", "UPDATE perdure_redrives SET job = 777 WHERE job = <second>", "job number 777, <second_id>"),
+    ("run_of_no_run", "UPDATE perdure_bulks SET run = 777000777 WHERE verb = 'redrive'", "<bulk_id>"),
+    ("run_of_no_run", "UPDATE perdure_runs SET parent = 777000777 WHERE no = <child>", "<child_id>"),
+    ("run_of_no_run", "UPDATE perdure_redrives SET run = 777000777 WHERE job = <second>", "<second_id>"),
+    ("redrive_differs", "UPDATE perdure_redrives SET job = 777000777 WHERE job = <second>", "job number 777000777, <second_id>"),
     ("redrive_differs", "UPDATE perdure_redrives SET run = <child> WHERE run = <other>", "<first_id>"),
     ("redrive_differs", "UPDATE perdure_jobs SET redrive_run = NULL WHERE no = <second>", "<second_id>"),
     ("redrive_differs", "UPDATE perdure_jobs SET redrive_run = <other> WHERE no = <second>", "<second_id>"),
@@ -196,8 +196,8 @@ def named(busy: Busy) -> list[tuple[str, str]]:
 
 
 def test_pruning_takes_the_lives_of_a_job_with_it_and_no_others(pruned):
-    pruned.busy.damage("UPDATE perdure_redrives SET job = 777 WHERE life = 3")
-    assert ("redrive_differs", "job number 777") in named(pruned.busy)
+    pruned.busy.damage("UPDATE perdure_redrives SET job = 777000777 WHERE life = 3")
+    assert ("redrive_differs", "job number 777000777") in named(pruned.busy)
     assert pruned.busy.place.see(pruned.first).life == 4
 
 

@@ -115,7 +115,9 @@ def _without_stars(line: Sequence[str]) -> tuple[str, ...]:
 
 
 def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _waste(one: Measured) -> str:

@@ -99,6 +99,7 @@ def test_perdures_own_api_is_for_operators_alone(reports):
         id = reports.upload()
         item, job = json.loads(reports.job(id).view().payload_json), reports.row(id)["job_id"]
         asked = {"pipeline": "reports", "item": item, "key": id}
+        before = [one.id for one in reports.app.jobs.list(owner="boris")]
         for path, body in (("jobs", asked), ("jobs/batch", {"jobs": [asked]})):
             headers = reports.headers("boris")
             answer = reports.front.post(f"/perdure/api/{path}", json=body, headers=headers)
@@ -107,7 +108,7 @@ def test_perdures_own_api_is_for_operators_alone(reports):
             assert problem(reports.get(f"/perdure/api/{path}")) == (403, "forbidden")
             assert reports.front.get(f"/perdure/api/{path}").status_code == 401
         assert reports.get(f"/perdure/api/jobs/{job}", "", "read_all").status_code == 200
-        assert list(reports.app.jobs.list(owner="boris")) == []
+        assert [one.id for one in reports.app.jobs.list(owner="boris")] == before
 
 
 def test_a_job_is_not_a_file_and_its_state_is_never_shown(working):

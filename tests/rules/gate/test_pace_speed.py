@@ -158,13 +158,55 @@ def test_where_nobody_says_until_when_the_rest_doubles():
 
 @pytest.mark.parametrize(
     ("share", "isolated", "goes_on"),
-    [(0.0, False, True), (0.1, False, False), (0.2, True, True), (0.25, True, False)],
+    [(0.0, False, False), (0.1, False, False), (0.2, True, True), (0.25, True, False)],
 )
 def test_a_slow_start_goes_on_while_few_are_refused(share, isolated, goes_on):
     pace = starting(limit=Trouble(share=share), refused_per_s=9.0)
     found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
     assert found.rate_per_s == (None if goes_on else 5.0)
-    assert found.refused_per_s == pytest.approx(9.0 if goes_on else 1.4 * 5.0)
+    assert found.refused_per_s == pytest.approx(9.0 if goes_on else 1.45 * 5.0)
+    assert found.allowance == pace.allowance
+
+
+@pytest.mark.parametrize(
+    ("admitted", "share", "isolated", "halved"),
+    [
+        (19.0, 0.25, True, True),  # many in a start, and hardly any before: that may be chance
+        (20.0, 0.25, True, False),
+        (19.0, 0.2, False, False),
+        (9.0, 0.1, False, True),  # what was measured of so few is the start's own speed
+        (9.0, 0.25, False, False),
+    ],
+)
+def test_a_start_that_has_measured_little_goes_on_with_half_of_its_calls(
+    admitted, share, isolated, halved
+):
+    pace = starting(limit=Trouble(share=share), admitted=admitted, allowance=16.0)
+    found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
+    assert (found.rate_per_s, found.allowance) == (
+        (None, 8.0) if halved else (pace.measured_per_s, 16.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("stood", "find_s", "isolated", "goes_on"),
+    [
+        (19, 4.0, True, True),
+        (18, 4.0, True, False),
+        (19, 5.0, True, False),  # to meet a limit again would be dear
+        (19, 4.0, False, False),
+    ],
+)
+def test_a_pace_that_has_fallen_for_chance_starts_again_from_where_it_is(
+    stood, find_s, isolated, goes_on
+):
+    limit = Trouble(0.05, 0.05, at(-9), at(9), stood=stood)
+    pace = running(rate_per_s=20.0, refused_per_s=30.0, find_s=find_s, limit=limit, in_flight=8)
+    found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
+    assert (found.rate_per_s is None) is goes_on
+    if goes_on:
+        assert (found.allowance, found.refused_per_s, found.limit.still_until) == (7.0, 0.0, START)
+        assert found.limit.noise == pytest.approx(0.0975)  # what was learned stays
 
 
 @pytest.mark.parametrize(
