@@ -57,6 +57,7 @@ def make_api(settings: Settings | None = None) -> Starlette:
             Route("/api/jobs", site.list_jobs),
             Route("/api/jobs/{id}", site.delete, methods=["DELETE"]),
             Route("/api/jobs/{id}/delete", site.delete, methods=["POST"]),  # forms know no DELETE
+            Route("/api/jobs/{id}/cancel", site.delete, methods=["POST"]),
             Route("/api/jobs/{id}/retry", site.retry, methods=["POST"]),
             Route("/api/jobs/{id}/download", site.download),
             Mount("/page", StaticFiles(directory=PAGE / "static")),
@@ -206,9 +207,11 @@ class Site:
         return self._done(request, row["id"])
 
     def delete(self, request: Request) -> Response:
-        """``DELETE /api/jobs/{id}``: what is in work is cancelled; what has ended is removed."""
+        """``DELETE /api/jobs/{id}``: what is in work is cancelled; what has ended is removed, but not by ``…/cancel``."""
         row = self._own(request.path_params["id"], request)
         in_work = row["status"] in ("queued", "processing")
+        if not in_work and request.url.path.endswith("/cancel"):  # of a page that is old
+            return self._done(request, row["id"])
         try:
             if in_work:
                 self._app.job(row["id"]).cancel(by="owner", reason="cancelled on the page")
@@ -234,6 +237,7 @@ class Site:
             result = self._app.job(row["id"]).result(wait_s=0)
             content = self._files.read_result(result["xml"], row["upload"])
         except FileNotFoundError:
+            self._files.close(row["upload"], delete=False)  # it can be uploaded anew
             raise Refused("EXPIRED") from None
         name = quote(f"{Path(row['filename']).stem}.xml", safe="")
         as_file = f"attachment; filename=\"result.xml\"; filename*=UTF-8''{name}"

@@ -298,8 +298,12 @@ class BadDay:
                 "SELECT count(*) FROM (SELECT job FROM perdure_attempts WHERE stage = 'convert' AND status = 'success'"
                 " GROUP BY job HAVING count(*) > 1) AS twice"
             ).fetchone()
+            kept = cx.execute("SELECT count(*) FROM converter_files").fetchone()
         said = [f"{twice[0]} files were converted twice by commit"] if twice and twice[0] else []
         said += [] if files == self.files else [f"{self.files} files were to be sent, {files} were"]
+        said += (
+            [f"{files} files were sent, {kept[0]} are kept"] if kept and kept[0] != files else []
+        )
         perdure = Path(sys.executable).with_name("perdure")
         command = [str(perdure), "audit", "--store", self.database_url]
         audit = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -232,7 +232,7 @@ def items_in(request: Request, scope: AccessScope) -> tuple[Run, list[Item]]:
             raise Refused("sample_refused", f"{where}: {wrong}", status=422) from None
         if not isinstance(given.get("id"), str) or not given["id"]:
             raise Refused("sample_without_id", f"{where}: it has no id, a text", status=400)
-        items.append(item_of(run.name, given, place))
+        items.append(item_of(run.name, given, place, known_as=run.id))
     return run, items
 
 

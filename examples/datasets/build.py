@@ -72,18 +72,18 @@ def read_sample(line: bytes) -> dict[str, object]:
     return given
 
 
-def item_of(name: str, given: dict[str, object], number: int) -> Item:
-    """A sample on its way: known by the data set's name and its id, to us and to the model's provider.
+def item_of(name: str, given: dict[str, object], number: int, known_as: str | None = None) -> Item:
+    """A sample on its way: known by the data set's name and its id, to the provider by ``known_as`` where names are not unique.
 
     The name is in the key because two data sets of one source have the same ids, and a dead letter cannot be driven again
     while another job has its key. A line without an id has a key that no id gives.
     """
     id = given.get("id")
     if not isinstance(id, str) or not id:
-        key = f"{name}:line-{number}"
+        rest = f":line-{number}"
     else:
-        key = f"{name}/{id if re.fullmatch(PLAIN_ID, id) else sha256(id.encode()).hexdigest()}"
-    return Item(given, key=key, request_id=key)
+        rest = f"/{id if re.fullmatch(PLAIN_ID, id) else sha256(id.encode()).hexdigest()}"
+    return Item(given, key=f"{name}{rest}", request_id=f"{known_as or name}{rest}")
 
 
 def checked_name(given: str) -> str:
@@ -117,6 +117,7 @@ def main() -> int:
     options.add_argument("--check-interval", type=int, help="items between two looks at it (1000)")
     asked = options.parse_args()
     try:
+        asked.source.open("rb").close()  # else a name that is mistyped would have begun a data set
         run = samples.run(
             items_of(asked.name, asked.source),
             name=asked.name,
@@ -136,7 +137,7 @@ def main() -> int:
         status["repeated"] = run.fed.repeated  # further lines with an id that the source had before
     print(" ".join(f"{name}={value}" for name, value in status.items()))
     print(*(f"{path}: {rows} rows" for path, rows in files.items()), sep="\n")
-    return EXITS[str(status["status"])]
+    return EXITS.get(str(status["status"]), 4)  # it may run again, driven by another
 
 
 if __name__ == "__main__":

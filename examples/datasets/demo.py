@@ -362,7 +362,7 @@ class Demonstration:
         for line in (report.stdout + report.stderr).splitlines():
             say(f"    {line}")
         self.expect("the exit of the report", report.returncode, 0)
-        self.expect("pictures in the report", (self.system.folder / "report.html").read_text().count("<svg"), 4)  # fmt: skip
+        self.expect("pictures in the report", (self.system.folder / "report.html").read_text().count("<svg"), 5)  # fmt: skip
         self.expect("finished stages that were done twice", self.system.number(TWICE), 0)
         self.struck += provider.struck
         self.struck["worker killed"] = self.system.number(KILLED)

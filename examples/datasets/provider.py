@@ -88,10 +88,10 @@ class Provider(Upstream):
         """Forget what is planned and has not struck yet."""
         self._plans.clear()
 
-    def usage(self, dataset: str = "") -> dict[str, Any]:
-        """Its books: calls, those that were charged, dollars and answers lost, by the number of the call about its sample."""
+    def usage(self, about: str | tuple[str, ...] = "") -> dict[str, Any]:
+        """Its books of calls whose request id begins so: how many, charged, dollars and lost, by the number about its sample."""
         with self._guard:
-            calls = [call for about, call in self.calls if about.startswith(dataset)]
+            calls = [call for id, call in self.calls if id.startswith(about)]
         by_number: dict[int, list[Call]] = defaultdict(list)
         for one in calls:
             by_number[one.number].append(one)
@@ -109,7 +109,10 @@ class Provider(Upstream):
         """The answer to a request, when it is in the books."""
         path, _, dataset = request.path.partition("?dataset=")
         if path == "/usage":
-            return Answer(200, self.usage(dataset and f"{unquote(dataset)}/"))
+            return Answer(
+                200,
+                self.usage(tuple(f"{unquote(dataset)}{end}" for end in "/:") if dataset else ""),
+            )
         about = request.headers.get("x-request-id", "")
         with self._guard:
             self._numbers[about] += 1

@@ -4,7 +4,6 @@ The questions are in history/, as SQL that any client of the store can ask. With
 """
 
 import argparse
-import json
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import msgspec
 from examples.datasets.app import app
 from examples.datasets.build import status_of
 
@@ -111,7 +111,8 @@ def page(run: Run, bill: Rows, *, checked: bool) -> str:
     retries = {f"{one['retries']} retries": one["samples"] for one in ask("retries", run=run.no)}
     errors = {one["kind"]: int(one["attempts"]) for one in ask("errors", run=run.no)}
     rates = {one["stage"]: round(100 * one["retry_rate"], 2) for one in stages}
-    calls = {f"call {one['call']}": one["calls"] for one in bill}
+    sides = (("ours", ""), ("theirs", "their "))
+    calls, usd = ({f"call {one['call']}, {whose}": one[side + what] for one in bill[:-1] for whose, side in sides} for what in ("calls", "usd"))  # fmt: skip
     parts = [
         "<!doctype html><meta charset='utf-8'><title>Data set</title>",
         "<style>body, text { font: 13px sans-serif } td { text-align: right; padding: 0 8px }</style>",
@@ -122,6 +123,7 @@ def page(run: Run, bill: Rows, *, checked: bool) -> str:
         bars("retries in 100 attempts, by stage", rates),
         table(stages),
         bars("calls of the model, by number of the call about a sample", calls),
+        bars("dollars, by number of the call about a sample", usd),
         "<h2>The bill, by number of the call about a sample</h2>",
         table(bill),
         *(f"<p>{escape(one)}</p>" for one in said),
@@ -142,11 +144,11 @@ def main() -> int:
         if checked:
             where = asked.usage if "://" in asked.usage else Path(asked.usage).resolve().as_uri()
             with urlopen(where, timeout=60.0) as answer:
-                usage = json.load(answer)
+                usage = msgspec.json.decode(answer.read(), type=dict[str, dict[str, float]])
         bill = reconcile(ask("billing", run=run.no), usage)
         asked.output.write_text(page(run, bill, checked=checked))
-    except KeyError as wrong:
-        print(f"report: {asked.usage}: a line has no {wrong}", file=sys.stderr)
+    except (msgspec.MsgspecError, KeyError) as wrong:
+        print(f"report: {asked.usage} is no count of calls: {wrong}", file=sys.stderr)
         return 2
     except (PerdureError, OSError, ValueError) as wrong:
         print(f"report: {wrong}", file=sys.stderr)

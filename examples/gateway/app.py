@@ -28,7 +28,10 @@ def read_settings() -> Settings:
     """The settings of the environment; a `ConfigError` names what is wrong."""
     where = Alias(GATEWAY_URL, variable="AI_GATEWAY_URL", needed=True, begins=("http:", "https:"))
     timeout = Alias(TIMEOUT_S, variable="AI_GATEWAY_TIMEOUT_MS", unit="ms")
-    return load_settings([NAMES, where, timeout, Alias(WAIT_S, variable="AI_WAIT_MS", unit="ms")])
+    wait = Alias(WAIT_S, variable="AI_WAIT_MS", unit="ms")
+    settings = load_settings([NAMES, where, timeout, wait])
+    names_in(settings[PROVIDERS])
+    return settings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 
-from perdure import Alias, OutputError, Setting, load_settings, meaning_of
+from perdure import Alias, ConfigError, OutputError, Setting, load_settings, meaning_of
 from perdure.checks import read_json
 
 from .schemas import AIFailure, Ask, Generated, Usage
@@ -146,7 +146,7 @@ class Provider:
 
 def upstream_code(answer: httpx2.Response) -> str | None:
     """The provider's own code, if its answer is an error object."""
-    with suppress(ValueError, LookupError, TypeError):
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
         code = answer.json()["error"]["code"]
         return code if isinstance(code, str) else None
     return None
@@ -158,8 +158,13 @@ def variable(name: str, field: str) -> str:
 
 
 def names_in(told: str) -> list[str]:
-    """The names in `AI_PROVIDERS`."""
-    return told.replace(",", " ").split()
+    """The names in `AI_PROVIDERS`, each once."""
+    names = told.replace(",", " ").split()
+    if not names or len({*names}) < len(names):
+        raise ConfigError(
+            f"AI_PROVIDERS is {told!r}; it must name providers, each once, as in local,cloud"
+        )
+    return names
 
 
 def read_providers() -> dict[str, Provider]:

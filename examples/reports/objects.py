@@ -4,9 +4,11 @@ from datetime import timedelta
 from functools import cache
 
 import obstore
-from examples.reports.settings import S3_BUCKET, S3_KEY, S3_SECRET, S3_URL, SETTINGS, TIMEOUT_S
+from examples.reports.settings import SETTINGS, TIMEOUT_S
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import S3Store
+
+from examples.reports import settings as known
 
 UPLOADS, REPORTS = "uploads/", "reports/"
 
@@ -14,13 +16,14 @@ UPLOADS, REPORTS = "uploads/", "reports/"
 @cache
 def bucket() -> S3Store:
     """The bucket; its client tries nothing again by itself, and waits no longer than a stage does."""
+    limit = timedelta(seconds=SETTINGS[TIMEOUT_S])
     return S3Store(
-        SETTINGS[S3_BUCKET],
-        endpoint=SETTINGS[S3_URL],
-        access_key_id=SETTINGS[S3_KEY],
-        secret_access_key=SETTINGS[S3_SECRET],
-        region="us-east-1",
-        client_options={"allow_http": True, "timeout": timedelta(seconds=SETTINGS[TIMEOUT_S])},
+        SETTINGS[known.S3_BUCKET],
+        endpoint=SETTINGS[known.S3_URL],
+        access_key_id=SETTINGS[known.S3_KEY],
+        secret_access_key=SETTINGS[known.S3_SECRET],
+        region=SETTINGS[known.S3_REGION],
+        client_options={"allow_http": True, "timeout": limit, "connect_timeout": limit},
         retry_config={"max_retries": 0},
     )
 

@@ -29,11 +29,11 @@ def find_orphans(*, age_s: float = 3_600.0) -> Iterator[tuple[str, str]]:
             yield "orphan_s3_object", key
         for key in unknown_keys(connection, objects.REPORTS, "report_key", before):
             file_id = key.removeprefix(objects.REPORTS).partition("/")[0]
-            asked = connection.execute("SELECT job_id FROM files WHERE id::text = %s", (file_id,))
-            if not any(
-                state_of(row["job_id"]) in (State.QUEUED, State.PROCESSING) for row in asked
-            ):
-                yield "orphan_report_object", key  # no job is going to save it
+            asked = "SELECT job_id, report_key FROM files WHERE id::text = %s"
+            states = {state_of(row["job_id"]) for row in connection.execute(asked, (file_id,))}
+            now = [row["report_key"] for row in connection.execute(asked, (file_id,))]
+            if key not in now and not states & {State.QUEUED, State.PROCESSING}:
+                yield "orphan_report_object", key  # no job is going to save it, or has just done so
         for file in files.open_files(connection):
             if file["queued_at"] < before and state_of(file["job_id"]) is None:
                 yield "orphan_file_without_job", str(file["id"])

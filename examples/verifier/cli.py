@@ -114,10 +114,11 @@ def daemon(categories: tuple[str, ...]) -> None:
     unknown = sorted(set(categories) - set(known))
     if unknown:
         raise click.UsageError(f"no category {', '.join(unknown)}; there are {', '.join(known)}")
-    for pair, polls in verifier.polls.items():
-        polls.enqueue(Poll(*pair))  # at once, and then by schedule
-    verifier.close()
     served = [*(categories or known), POLLS]
+    for pair, polls in verifier.polls.items():
+        if "/".join(pair) in served:
+            polls.enqueue(Poll(*pair))  # at once, and then all of them by schedule
+    verifier.close()
     words = [word for one in served for word in ("--category", one)]
     worker = [sys.executable, "-m", "perdure.surfaces.cli", "worker", f"{__package__}.work:app"]
     os.execv(sys.executable, [*worker, *words])
@@ -266,6 +267,8 @@ def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
     verifier = opened()
     rows = [row for row in runs_meant(verifier, **chosen) if row.has_ended]
     if agreed(rows, "cleaned up", dry_run=dry_run, force=force):
+        meant = {row.job_id for row in rows}  # somebody may have reset one while we asked
+        rows = [row for row in all_runs(verifier) if row.has_ended and row.job_id in meant]
         for row in rows:
             runs.clean_up(verifier, row, reason="admin cleanup")
         click.echo(f"cleaned up: {len(rows)}")
@@ -275,9 +278,7 @@ def agreed(rows: list[RunRow], deed: str, *, dry_run: bool, force: bool) -> bool
     """Say which runs are meant, and whether it is to be done."""
     tell_runs(rows, as_json=False)
     click.echo(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} would be {deed}")
-    if dry_run or not rows:
-        return False
-    return force or click.confirm("Go on?", abort=True)
+    return bool(rows) and not dry_run and (force or click.confirm("Go on?", abort=True))
 
 
 def tell_runs(rows: Iterable[RunRow], *, as_json: bool) -> None:

@@ -1,7 +1,6 @@
 """From a save to a verdict: read what it claims, install the version of the game that it asks for, and replay it in a process of its own."""
 
 import os
-import re
 import subprocess
 import zipfile
 import zlib
@@ -18,12 +17,11 @@ from perdure import Settings
 
 from . import settings as known
 from .errors import Variant, VerifyError
-from .submissions import Submissions
+from .submissions import UNREADABLE, Submissions
 
 MAGIC = "BURROW SAVE 1"
 PROGRAM = "game.py"
 SANDBOX = Path(__file__).with_name("sandbox.py")
-VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 
 @dataclass
@@ -94,19 +92,17 @@ class Checker:
         limits = (str(os.getpid()), str(self.settings[known.REPLAY_MEMORY_MB] << 20))
         command = [python, "-I", str(SANDBOX), *limits, str(program), str(save)]
         try:
-            ended = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
-            )  # fmt: skip
+            ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             wrong = f"it is not over after {timeout_s:g} s"
             raise VerifyError(Variant.REPLAY_TIMEOUT, wrong) from None
         except OSError as wrong:
             raise VerifyError(Variant.SPAWN, f"{Path(python).name}: {wrong.strerror}") from wrong
         told = (ended.stdout.strip().splitlines() or [b""])[-1]
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(*UNREADABLE):
             if ended.returncode == 0:
                 return msgspec.json.decode(told, type=Verdict)
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        with suppress(*UNREADABLE, KeyError):
             why = msgspec.json.decode(told, type=dict[str, str])["error"]
             raise VerifyError(Variant.REPLAY_REFUSED, why)
         words = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
@@ -131,13 +127,13 @@ def read_claim(save: Path) -> Claim:
         raise VerifyError(Variant.SCRIPT_INJECTION, f"it has a console command: {command[:40]}")
     try:
         return msgspec.json.decode(header, type=Claim)
-    except msgspec.DecodeError as wrong:
+    except UNREADABLE as wrong:
         raise VerifyError(Variant.BAD_SAVE, f"its header: {wrong}") from None
 
 
 def number_of(version: str) -> tuple[int, int]:
     """A version as a number that can be compared."""
-    found = VERSION.fullmatch(version)
+    found = known.VERSION.fullmatch(version)
     if found is None:
         raise VerifyError(Variant.BAD_VERSION, f"{version!r} is no version")
     return int(found[1]), int(found[2])
@@ -149,5 +145,5 @@ def unpack(package: bytes, to: Path) -> None:
         with zipfile.ZipFile(BytesIO(package)) as archive:
             archive.getinfo(PROGRAM)
             archive.extractall(to)
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as wrong:
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError) as wrong:
         raise VerifyError(Variant.EXTRACTION, f"the package is damaged: {wrong}") from None

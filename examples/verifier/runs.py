@@ -126,9 +126,8 @@ def in_line(verifier: Verifier) -> list[RunRow]:
         return is_later, row.next_retry_at if is_later else row.ordered_at
 
     rows = list(all_runs(verifier))[::-1]  # of equals the one that was found first
-    return sorted(
-        (row for row in rows if row.status == "discovered" or row.next_retry_at), key=place
-    )
+    to_do = [row for row in rows if row.status == "discovered" or row.next_retry_at]
+    return sorted(to_do, key=place)
 
 
 def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) -> str:

@@ -4,6 +4,7 @@ Perdure finds, checks and shows the values as it does its own: ``perdure config 
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from perdure import Alias, ConfigError, Setting, Settings, load_settings
 
 _DAY_S = 86_400.0
 _HTTP = ("http://", "https://")
+VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")  # of the game
 
 SERVICE = Setting("service", str, "", "URL", "Where runs are submitted.")
 DATA = Setting("data", str, "verifier-data", "folder", "Where saves and games are kept.")
@@ -63,6 +65,8 @@ def read_settings() -> tuple[Settings, Categories]:
     if kept_s is not None and kept_s <= settings[LOOK_BACK_S]:
         wrong = "must be more than look_back_days, or a run is verified twice"
         raise ConfigError(f"keep_days in {path.name} {wrong}")
+    if not VERSION.fullmatch(oldest := settings[OLDEST_VERSION]):
+        raise ConfigError(f"oldest_version in {path.name} is {oldest!r}; it must be as 2.0")
     games = content.get("games")
     if not isinstance(games, dict) or not games:
         wrong = "must name the categories of each game, as burrow: [any%]"

@@ -21,6 +21,7 @@ T = TypeVar("T")
 Query = dict[str, Any] | None
 CALL_S_MAX = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # no JSON, or endless
 
 
 class Blame(NamedTuple):
@@ -124,7 +125,7 @@ class Submissions:
     def _json(self, path: str, blame: Blame, form: type[T], query: Query = None) -> T:
         try:
             return msgspec.json.decode(self._get(path, blame, query), type=form)
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        except UNREADABLE as wrong:
             raise VerifyError(blame.unusable, f"{path[1:]} is not as agreed: {wrong}") from None
 
     def _get(

@@ -46,7 +46,12 @@ def patient_converter(make_converter_trial) -> Iterator[Trial]:
 @pytest.fixture(scope="module")
 def shared_converter(patient_converter) -> Iterator[Trial]:
     """The same with a worker, whose threads the tests of other files must not meet."""
+    patient_converter.order()
     with patient_converter.working():
+        good = patient_converter.user().upload(converter_kit.pdf_of("good"))
+        patient_converter.job(good).wait(
+            wait_s=converter_kit.FAR_S
+        )  # or ten that fail first would hold the queue
         yield patient_converter
 
 

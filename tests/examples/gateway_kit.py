@@ -21,7 +21,7 @@ from perdure import JobRef, JsonFormatter, Settings
 from tests.examples.converter_kit import FAR_S, served
 
 FAR_MS = round(1_000 * FAR_S)
-HASTY_S = 0.3  # the timeout of providers named `hasty…`: only for answers that never come
+HASTY_S = 1.0  # the timeout of providers named `hasty…`: only for answers that never come
 
 
 @dataclass

@@ -516,6 +516,19 @@ def test_a_result_whose_file_is_gone_has_expired(converter):
     for path in converter.results.glob(f"{converter.job(done).view().key}.*"):
         path.unlink()
     assert error_in(ann.get(f"/api/jobs/{done}/download")) == (404, "EXPIRED")
+    again = converted(converter, ann, "vanished")  # as the message says
+    assert again != done
+    assert ann.get(f"/api/jobs/{again}/download").status_code == 200
+    assert set(ann.jobs()) == {done, again}
+
+
+def test_a_cancel_of_a_page_that_is_old_leaves_what_has_ended_by_now(converter):
+    ann = converter.user()
+    done = converted(converter, ann, "done by now")
+    told = ann.post(f"/api/jobs/{done}/cancel").json()["job"]
+    assert told["status"] == "complete"
+    assert ann.get(f"/api/jobs/{done}/download").status_code == 200
+    assert error_in(converter.user().post(f"/api/jobs/{done}/cancel")) == (403, "FORBIDDEN")
 
 
 # -- who may, and what is said ---------------------------------------------------------------

@@ -206,7 +206,7 @@ def test_a_page_that_stands_still_would_be_noticed(chromium, quiet):
 
     onlooker.look_on(3)
     ann.delete(f"/api/jobs/{job_id}")
-    page.get_by_text("At your request").wait_for()
+    page.get_by_text("Will not be converted").wait_for()
     onlooker.look_on(3)
     assert watch.late == []
     old = page.evaluate("fetch('/queue').then((answer) => answer.text())")

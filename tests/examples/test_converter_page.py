@@ -137,7 +137,8 @@ def test_every_state_is_shown_without_a_fault_of_accessibility_on_a_desk_and_a_p
     hold(converter)
     try:
         ann.upload(pdf_of("queued"))
-        looks = [{"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE]
+        light, dark = ({"color_scheme": one} for one in ("light", "dark"))
+        looks = [light, dark, {**PHONE, **light}, {**PHONE, **dark}]
         for options in looks:
             with page_of(chromium, converter, **options) as page:
                 page.context.add_cookies(

@@ -67,7 +67,7 @@ def test_a_fault_that_struck_nobody_a_stage_done_twice_and_books_that_do_not_bal
     assert "the fault '429'" not in told
     assert "finished stages that were done twice: 2, and not 0" in told
     assert "the exit of the audit: 1, and not 0" in told
-    assert "pictures in the report: 1, and not 4" in told
+    assert "pictures in the report: 1, and not 5" in told
 
 
 @pytest.mark.long

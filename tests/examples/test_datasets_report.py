@@ -6,9 +6,11 @@ import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
 import pytest
-from examples.datasets.provider import FAULTS
+from examples.datasets.provider import FAULTS, Call, Provider
 
 from perdure import RunStatus
+from perdure.testing import Request
+from tests.examples.converter_kit import until
 
 WAIT_S = 60.0
 
@@ -58,7 +60,7 @@ def test_it_says_what_happened_to_a_sample_try_by_try(datasets, told):
 
 def test_the_bill_is_explained_to_the_answer_that_was_lost(datasets, told):
     lines = datasets.report.reconcile(
-        datasets.report.ask("billing", run=told.no), datasets.provider.usage("told/")
+        datasets.report.ask("billing", run=told.no), datasets.provider.usage("told")
     )
     by_call = {one["call"]: one for one in lines}
     assert [by_call[n]["calls"] for n in ("1", "2", "3", "all")] == [4, 3, 2, 9]
@@ -70,6 +72,33 @@ def test_the_bill_is_explained_to_the_answer_that_was_lost(datasets, told):
     assert datasets.report.disputes(lines) == []
 
 
+def test_a_call_that_was_broken_off_may_have_been_charged(datasets):
+    """The run is cancelled while the model is silent: nobody has heard what the call came to."""
+    datasets.plan("broken-off", "s1", FAULTS["no answer"])
+    run = datasets.feed("broken-off", [{"id": "s1", "text": "The soup was good, once more."}])
+    until("the model is asked", lambda: datasets.provider.usage("broken-off"))
+    run.cancel(reason="test")
+    run.wait(wait_s=WAIT_S)
+    (first, *_) = lines = datasets.report.reconcile(
+        datasets.report.ask("billing", run=run.no), datasets.provider.usage("broken-off")
+    )
+    assert (first["calls"], first["unheard"], first["charged"]) == (1, 1, 0)
+    assert datasets.report.disputes(lines) == []
+    charged = {"1": {"calls": 1, "charged": 1, "cost_usd": 0.0}}
+    ours = datasets.report.ask("billing", run=run.no)
+    assert datasets.report.disputes(datasets.report.reconcile(ours, charged)) == []
+
+
+def test_the_books_of_a_data_set_have_its_lines_without_an_id_and_no_other_s():
+    with Provider("") as books:
+        pass
+    books.calls = [
+        (one, Call(1)) for one in ("films/s1", "films:line-7", "films2/s1", "my/films/s1")
+    ]
+    told = books.next_answer(Request("GET", "/usage?dataset=films", {}, b"")).body
+    assert {number: one["calls"] for number, one in told.items()} == {"1": 2}
+
+
 def wrong_bills(theirs):
     """Bills that do not add up: a call more, one charged more, a dollar more or less for the same calls, and nothing at all."""
     first = theirs["1"]
@@ -79,7 +108,7 @@ def wrong_bills(theirs):
 
 
 def test_a_bill_that_history_cannot_explain_is_disputed(datasets, told):
-    ours, theirs = datasets.report.ask("billing", run=told.no), datasets.provider.usage("told/")
+    ours, theirs = datasets.report.ask("billing", run=told.no), datasets.provider.usage("told")
     for bill in wrong_bills(theirs):
         assert len(datasets.report.disputes(datasets.report.reconcile(ours, bill))) >= 1, bill
 
@@ -109,15 +138,27 @@ def test_where_every_answer_was_heard_the_dollars_are_the_same(datasets):
         assert disputes(reconcile(ours, dearer)) == said
 
 
-def test_the_report_has_four_pictures_that_are_well_formed_and_says_what_the_bill_comes_to(
+def test_the_report_has_five_pictures_that_are_well_formed_and_says_what_the_bill_comes_to(
     datasets, told
 ):
-    page = written(datasets, told, datasets.provider.usage("told/"))
+    page = written(datasets, told, datasets.provider.usage("told"))
     pictures = page.split("<svg")[1:]
-    assert len(pictures) == 4
+    shown = []
     for one in pictures:
         root = ET.fromstring("<svg" + one.partition("</svg>")[0] + "</svg>")
-        assert len(root.findall("{*}rect")) >= 3
+        title, *texts = (text.text for text in root.findall("{*}text"))
+        assert len(root.findall("{*}rect")) == len(texts) / 2 >= 3
+        shown.append((title, dict(zip(texts[::2], texts[1::2], strict=True))))
+    retries, errors, stages, (_, calls), (_, usd) = shown
+    assert retries == ("samples by retries needed", {"0 retries": "2", "1 retries": "1", "2 retries": "2"})  # fmt: skip
+    assert (errors[1]["upstream_error"], list(stages[1])) == ("3", ["pick", "label", "measure", "keep"])  # fmt: skip
+    assert calls == {
+        f"call {n}, {whose}": str(made)
+        for n, made in ((1, 4), (2, 3), (3, 2))
+        for whose in ("ours", "theirs")
+    }
+    assert usd["call 2, ours"] == usd["call 2, theirs"] != "0"
+    assert float(usd["call 1, theirs"]) > float(usd["call 1, ours"])
     assert "The bill is explained." in page
     assert "The bill is explained." not in written(datasets, told, {}, checked=False)
 
@@ -125,7 +166,7 @@ def test_the_report_has_four_pictures_that_are_well_formed_and_says_what_the_bil
 def test_the_report_says_that_a_bill_does_not_add_up_and_ends_with_1(
     datasets, told, tmp_path, monkeypatch, capsys
 ):
-    for number, bill in enumerate(wrong_bills(datasets.provider.usage("told/"))):
+    for number, bill in enumerate(wrong_bills(datasets.provider.usage("told"))):
         page = written(datasets, told, bill)
         assert "The bill is explained." not in page
         usage, report = tmp_path / f"{number}.json", tmp_path / f"{number}.html"
@@ -142,7 +183,19 @@ def test_a_count_without_dollars_is_refused_by_name(datasets, told, tmp_path, mo
     usage.write_text(json.dumps({"1": {"calls": 1, "charged": 1}}))
     monkeypatch.setattr(sys, "argv", ["report", "told", "--usage", str(usage), "-o", str(tmp_path / "r.html")])  # fmt: skip
     assert datasets.report.main() == 2
-    assert capsys.readouterr().err == f"report: {usage}: a line has no 'cost_usd'\n"
+    assert capsys.readouterr().err == f"report: {usage} is no count of calls: 'cost_usd'\n"
+
+
+@pytest.mark.parametrize("given", ["[]", "null", '{"1": 5}', '{"1": {"calls": null, "charged": 1, "cost_usd": 1}}'])  # fmt: skip
+@pytest.mark.usefixtures("told")
+def test_a_count_of_another_form_is_refused_with_the_form(
+    datasets, tmp_path, monkeypatch, capsys, given
+):
+    usage = tmp_path / "usage.json"
+    usage.write_text(given)
+    monkeypatch.setattr(sys, "argv", ["report", "told", "--usage", str(usage), "-o", str(tmp_path / "r.html")])  # fmt: skip
+    assert datasets.report.main() == 2
+    assert capsys.readouterr().err.startswith(f"report: {usage} is no count of calls: Expected `")
 
 
 def written(datasets, run, usage, *, checked: bool = True) -> str:

@@ -232,15 +232,22 @@ def test_an_answer_without_a_text_or_with_counts_that_are_none_is_invalid_and_no
 
 
 @pytest.mark.parametrize(
+    ("status", "code"), [(200, "INVALID_UPSTREAM_RESPONSE"), (503, "UPSTREAM_UNAVAILABLE")]
+)
+@pytest.mark.parametrize(
     "body", [b"\xff", b"null", b"{}", pytest.param(b"[" * 3_000, id="3000 levels")]
 )
-def test_a_body_that_cannot_be_read_is_an_invalid_upstream_response(body):
+def test_a_body_that_cannot_be_read_is_an_invalid_response_or_says_no_more_than_its_status(
+    body, status, code
+):
     async def complete(request: Request) -> Response:
-        return Response(body)
+        return Response(body, status)
 
     with gateway_to(complete, "one") as gateway:
         error = error_in(gateway.post("/v1/ai/generate-text", json={"prompt": "x"}))
-    assert (error["code"], error["provider"]) == ("INVALID_UPSTREAM_RESPONSE", "one")
+        health = gateway.get("/v1/ai/status").json()
+    assert (error["code"], error["provider"]) == (code, "one")
+    assert [one["consecutiveFailures"] for one in health["providers"]] == [1]
 
 
 def test_a_provider_without_a_key_is_told_by_the_name_of_its_setting_and_not_called(system):
@@ -648,6 +655,8 @@ def test_a_storm_of_rate_limits_costs_one_call_for_each_refusal_and_each_text(tm
         ({}, "AI_GATEWAY_URL"),
         ({"AI_GATEWAY_URL": "here", "AI_PROVIDERS": "a"}, "AI_GATEWAY_URL must begin with http"),
         ({"AI_GATEWAY_URL": "http://x"}, "AI_PROVIDERS"),
+        ({"AI_GATEWAY_URL": "http://x", "AI_PROVIDERS": ","}, "AI_PROVIDERS is ','; it must name"),
+        ({"AI_GATEWAY_URL": "http://x", "AI_PROVIDERS": "a,a"}, "AI_PROVIDERS is 'a,a'; it must"),
         ({"AI_GATEWAY_URL": "http://x", "AI_PROVIDERS": "a", "AI_WAIT_MS": "soon"}, "AI_WAIT_MS"),
     ],
 )
@@ -664,6 +673,11 @@ def told(monkeypatch, environment: dict[str, str]) -> None:
 
 def test_the_gateway_s_settings_are_refused_by_name_too(monkeypatch):
     with pytest.raises(ConfigError, match="AI_PROVIDERS"):
+        read_providers()
+    told(monkeypatch, {"AI_PROVIDERS": "a a"})
+    with pytest.raises(
+        ConfigError, match="AI_PROVIDERS is 'a a'; it must name providers, each once"
+    ):
         read_providers()
     told(monkeypatch, {"AI_PROVIDERS": "my-model", "AI_MY_MODEL_TIMEOUT_MS": "0"})
     with pytest.raises(ConfigError, match="AI_MY_MODEL_TIMEOUT_MS is '0'"):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from examples.verifier import cli
-from examples.verifier.runs import all_runs
+from examples.verifier.runs import all_runs, reset
 from examples.verifier.samples import make_save
 
 from tests.examples.converter_kit import until
@@ -230,6 +230,26 @@ def until_failures(trial, run_id: str, count: int, verification: int = 1):
 
     until(f"{run_id} has failed {count} times", is_so)
     return trial.row(run_id)
+
+
+def test_a_cleanup_leaves_alone_what_was_reset_while_it_asked(trial, run, monkeypatch):
+    for id, sort in (("mended", "no save"), ("broken", "no save"), ("good", "passed")):
+        trial.submit(id, sort)
+    trial.discover()
+    with trial.working():
+        for id, status in (("mended", "error"), ("broken", "error"), ("good", "passed")):
+            trial.until_status(id, status)
+
+    def agreed(rows, *_: str, **__: bool) -> bool:
+        for id in ("mended", "good"):  # by somebody else, meanwhile
+            reset(trial.verifier, trial.row(id), clear_error=False, reason="test")
+        return True
+
+    monkeypatch.setattr(cli, "agreed", agreed)
+    assert run("admin", "cleanup") == (0, "cleaned up: 1\n")
+    saves = {one.name for one in (trial.folder / "data" / "saves").iterdir()}
+    assert saves == {"mended.save", "good.save"}
+    assert {row.run_id for row in all_runs(trial.verifier)} == {"mended", "good"}
 
 
 def test_a_cleanup_removes_the_saves_of_what_has_ended_and_takes_errors_off_the_lists(trial, run):

@@ -1,10 +1,13 @@
 """The verifier's errors: each variant is met for real, and becomes of it what its class says."""
 
+import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 
 import pytest
 from examples.verifier.app import policy_of
 from examples.verifier.errors import Variant, VerifyError
+from examples.verifier.replay import MAGIC, PROGRAM, read_claim, unpack
 from examples.verifier.settings import read_settings
 
 from tests.examples.converter_kit import until
@@ -134,6 +137,35 @@ def test_a_link_that_is_none_is_refused_for_good(met, link):
     with pytest.raises(VerifyError) as caught:
         met.verifier.submissions.save(link.format(met.service))
     assert caught.value.variant is Variant.SECURITY_VIOLATION
+
+
+DEEP = "[" * 5_000
+
+
+def encrypted_package() -> bytes:
+    """A package whose program is marked as encrypted, in both of its headers."""
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(PROGRAM, "")
+    content = bytearray(packed.getvalue())
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+def test_what_is_nested_without_end_or_packed_oddly_has_its_variant_too(met, tmp_path):
+    def variant_of(deed, *given) -> Variant:
+        with pytest.raises(VerifyError) as caught:
+            deed(*given)
+        return caught.value.variant
+
+    save = tmp_path / "deep.save"
+    save.write_text(f"{MAGIC}\n{DEEP}\n")
+    met.order({"path": "/api/runs/deep", "body": DEEP}, {"path": "/games/2.0/mods", "body": DEEP})
+    assert variant_of(read_claim, save) is Variant.BAD_SAVE
+    assert variant_of(met.verifier.submissions.run, "deep") is Variant.API_PARSE
+    assert variant_of(met.verifier.submissions.mods, "2.0") is Variant.MOD_INFO
+    assert variant_of(unpack, encrypted_package(), tmp_path / "game") is Variant.EXTRACTION
 
 
 def test_a_game_that_cannot_be_started_is_tried_again(tmp_path):

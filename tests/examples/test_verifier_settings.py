@@ -88,6 +88,10 @@ def test_its_numbers_are_those_of_the_document(config):
         (f"{LEAST}retry: {{max_atempts: 3}}", "retry.max_attempts"),
         (f"{LEAST}retry: {{max_attempts: 0}}", "retry.max_attempts"),
         (f"{LEAST}keep_days: 30", "keep_days in daemon.yaml must be more than look_back_days"),
+        *(
+            (f"{LEAST}oldest_version: {given}", f"oldest_version in daemon.yaml is '{given}'")
+            for given in ("latest", "2.0.1")
+        ),
         ("service: [", "is no YAML"),
         ("- a", "must have keys"),
     ],

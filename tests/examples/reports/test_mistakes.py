@@ -113,6 +113,9 @@ def test_5_there_is_one_timeout_and_every_client_has_it(working):
     assert 0 < float(asked.headers["x-stainless-read-timeout"]) <= TIMEOUT_S
     stages = working.app._session.catalogue.pipeline("reports").stages
     assert {one.timeout_s for one in stages} == {TIMEOUT_S}
+    s3 = working.module["objects"].bucket().client_options
+    assert s3["connect_timeout"] == s3["timeout"]
+    assert s3["timeout"].partition(" ")[0] == f"{int(TIMEOUT_S)}s"
     here = Path(inspect.getfile(working.module["app"])).parent
     sources = [(here / f"{one}.py").read_text() for one in ("app", "files", "objects", "report")]
     assert not [found for text in sources for found in re.findall(r".*timeout\w*\W{1,5}\d.*", text)]

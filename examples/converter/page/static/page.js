@@ -93,8 +93,9 @@ document.addEventListener("submit", async (event) => {
   } catch {
     say("The server cannot be reached. Try again in a moment.", true);
   }
-  button.removeAttribute("aria-disabled");
+  await asking;  // that one may have been asked before the deed
   await refresh();
+  button.removeAttribute("aria-disabled");
 });
 
 // -- uploads ---------------------------------------------------------------------------------
@@ -140,7 +141,9 @@ function send(file) {
 }
 
 async function sendAll(files) {
-  document.getElementById("uploads").replaceChildren();
+  for (const line of [...document.getElementById("uploads").children]) {
+    if (!line.querySelector("progress")) line.remove();  // the others are still on their way
+  }
   const jobs = [];
   for (const file of files) {
     jobs.push(await send(file));
