@@ -6,9 +6,11 @@ import pytest
 
 from perdure.model.nouns import replace
 from perdure.simulate import FigureRange, OutageCase, fairness, outage_ranges, row, scene_ranges
+from perdure.simulate.measure import Played
 from perdure.simulate.scenarios import SCENARIOS
-from perdure.simulate.scene import Batch, Fleet
-from perdure.simulate.strategies import with_gates
+from perdure.simulate.scene import Batch, Fleet, Scene
+from perdure.simulate.strategies import ORACLE, with_gates
+from perdure.simulate.upstream import UpstreamModel
 from tests.simulate.kit import STANDARD
 
 
@@ -103,3 +105,17 @@ def test_a_spell_of_refusals_is_forgotten_within_seconds():
         after_s.append(done_s[int(0.99 * scene.jobs) - 1] - scene.upstream.refused_until_s)
     assert median(after_s) < 7.0
     assert sum(one < 15.0 for one in after_s) >= 18
+
+
+def test_a_limit_whose_hints_are_of_seconds_is_not_taken_for_chance():
+    """Quick calls, a hint of 2 s, one worker: a pace that gave the limit up would be held for 2 s ever again."""
+    upstream = UpstreamModel(rate_per_s=50.0, burst=50.0, latency_s=0.2, hint_s_min=2.0)
+    scene = Scene(
+        "plain", "a plain limit", upstream, (Batch("all", 5_000),), 3_000.0, Fleet(1, 100)
+    )
+    runs = [
+        Played(scene, with_gates(STANDARD).play(scene, seed), ORACLE.play(scene, seed))
+        for seed in range(1, 6)
+    ]
+    assert median(run.drain for run in runs) < 1.15
+    assert median(run.waste for run in runs) < 0.2

@@ -189,27 +189,6 @@ def test_a_start_that_has_measured_little_goes_on_with_half_of_its_calls(
 
 
 @pytest.mark.parametrize(
-    ("stood", "find_s", "isolated", "goes_on"),
-    [
-        (19, 4.0, True, True),
-        (18, 4.0, True, False),
-        (19, 5.0, True, False),  # to meet a limit again would be dear
-        (19, 4.0, False, False),
-    ],
-)
-def test_a_pace_that_has_fallen_for_chance_starts_again_from_where_it_is(
-    stood, find_s, isolated, goes_on
-):
-    limit = Trouble(0.05, 0.05, at(-9), at(9), stood=stood)
-    pace = running(rate_per_s=20.0, refused_per_s=30.0, find_s=find_s, limit=limit, in_flight=8)
-    found = after_refusal(pace, STANDARD, **NOW, isolated=isolated)
-    assert (found.rate_per_s is None) is goes_on
-    if goes_on:
-        assert (found.allowance, found.refused_per_s, found.limit.still_until) == (7.0, 0.0, START)
-        assert found.limit.noise == pytest.approx(0.0975)  # what was learned stays
-
-
-@pytest.mark.parametrize(
     ("limit", "falls"),
     [
         (Trouble(0.9, 0.0, START, START), True),

@@ -6,8 +6,8 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
 * **Slow start**: so many calls in flight, one more for each answer, so at most twice as many with every round trip.
   Half of them may begin at once; the others, from six admitted calls on, at no more than six times the measured rate
   (three and three where four workers start): in waves, a limit would refuse half of the last. After an outage it goes
-  up to the rate of before. While fewer than ten were admitted, or twenty where refusals are isolated, these only halve
-  what may be in flight: their rate is the start's own.
+  up to the rate of before. While fewer than ten were admitted lately, or twenty where refusals are isolated, these only
+  halve what may be in flight: their rate is the start's own.
 * **Paced**, from the first refusal on: calls start at ``rate_per_s``. It falls to the measured rate
   and never stays below it. Then it climbs, to find out whether more is admitted: quickly while it is well below
   the rate that was refused last, or 1.45 times what a start had measured. Near that rate it climbs by 0.3 % a second,
@@ -19,8 +19,7 @@ wasted calls per success after a minute's outage, against 0.03 with a slow start
   and one more with every round trip.
 * **Noise**: a share of refusals, or of timeouts, that stays when calls are fewer has nothing to do with
   our speed. It is learned while the pace stands still after a fall, and nobody slows down for it. A spell of much
-  noise is over when chance would let so many calls in a row pass once in a hundred times: then slow start again, and
-  so after twenty isolated refusals while it stood still, unless pauses are long: it has fallen for chance.
+  noise is over when chance would let so many calls in a row pass once in a hundred times: then slow start again.
 * **Measured** are admitted calls per second of the time in which calls were in flight or the pace itself
   kept the next one waiting, the recent past weighing more. Neither an idle hour nor a held gate makes
   an upstream look slow; but a worker whose share is one call in two seconds must not take its calls'
@@ -51,11 +50,10 @@ DEAR_S = 5.0  # a hold of this length is worth some care afterwards
 _NEAR = 0.08  # so close to the rate that was refused it climbs slowly; beyond that it is forgotten
 # As many refusals among the latest calls end a slow start where most others were admitted.
 _MANY = 0.25
-# Admitted calls; a rate that is measured from fewer is our own slow start, and where refusals are isolated
+# Calls admitted lately; a rate that is measured from fewer is our own slow start, and where refusals are isolated
 # many of them beside fewer may be chance.
 _KNOWN = 10.0
 _KNOWN_ISOLATED = 20.0
-_STOOD = 20  # isolated refusals while the pace stood still; a limit would have been kept by then
 _ALL = 0.5  # so many refusals among the latest calls are as good as all
 _RARE = 0.06  # with fewer the rate may climb as if there were no limit,
 _BEYOND = 12.0  # by no less than an e-fold in so many times the time in which a refused rate is found again,
@@ -219,7 +217,9 @@ def after_answer(
         strain=pace.strain.after_call(False, sent_at),
     )
     if rate is not None and pace.limit.is_over:
-        pace = _start_from_here(pace, settings, replace(CALM, luck=pace.limit.luck))
+        calls = float(max(pace.in_flight, settings.start_calls))
+        limit = replace(CALM, luck=pace.limit.luck)
+        pace = replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=limit)
     return pace if room is None else _keep_room(pace, room, settings, now)
 
 
@@ -247,9 +247,6 @@ def after_refusal(
     limit = before.after_call(True, sent_at)
     pace = replace(pace, limit=limit)
     useless = before.stands(sent_at) or limit.is_noise(settings.slack_share)
-    fell_for_chance = isolated and before.stands(sent_at) and limit.stood >= _STOOD
-    if fell_for_chance and pace.find_s < DEAR_S:
-        return _start_from_here(pace, settings, replace(limit, still_until=now))
     starting, many = pace.rate_per_s is None, limit.share >= _MANY
     if not before.is_news(sent_at) or (isolated and (useless or (starting and not many))):
         return pace
@@ -274,12 +271,6 @@ def after_refusal(
         rests=rests,
         limit=limit.after_fall(now, still_s),
     )
-
-
-def _start_from_here(pace: Pace, settings: PaceSettings, limit: Trouble) -> Pace:
-    """Slow start from what is in flight: going slowly is of no use."""
-    calls = float(max(pace.in_flight, settings.start_calls))
-    return replace(pace, allowance=calls, rate_per_s=None, refused_per_s=0.0, limit=limit)
 
 
 def _begin_again(pace: Pace, settings: PaceSettings, now: datetime, *, told: bool) -> Pace:
