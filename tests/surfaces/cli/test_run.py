@@ -1145,6 +1145,34 @@ def test_a_run_that_goes_on_after_its_feeder_has_stopped_is_shown_as_unfed(app, 
     assert outcome.run.counts.succeeded == 4  # what was taken from the source is fed
 
 
+def test_a_run_that_is_sealed_just_after_it_was_read_is_not_shown_as_unfed(app, monkeypatch):
+    read = threading.Event()
+    shots: list[RunSnapshot] = []
+    look = Watch.run
+
+    def look_slowly(watch: Watch) -> Any:
+        run = look(watch)
+        if not read.is_set():
+            read.set()
+            until("its feeder has sealed it", lambda: look(watch).sealed_at, within_s=30)
+        return run
+
+    def source() -> Iterator[Any]:
+        assert read.wait(30)
+        yield 1
+
+    monkeypatch.setattr(Watch, "run", look_slowly)
+    monkeypatch.setattr(
+        runs_module, "FEEDER_SILENT_S", 0.0
+    )  # who gave no sign by now feeds nothing
+    with app.working(concurrency=2):
+        order = RunRequest(source(), "a")
+        outcome = carry_out(app.get_pipeline("p"), order, shots.append, lambda: 0)
+    assert (outcome.error, outcome.run.counts.succeeded) == (None, 1)
+    assert shots
+    assert not any("fed by nobody" in one.note for one in shots)
+
+
 def test_feeding_waits_while_the_backlog_is_full(app):
     shots = []
 

@@ -145,6 +145,7 @@ class _Batch:
         self._refused = ""
         self._away: StoreUnavailable | None = None  # what the last question met
         self._begun: OpenRun | None = None
+        self._is_fed = False  # when the run was last looked at
         self._revived = 0
         self.run = self._open_run()
         self._known_before = self.run.counts.total
@@ -252,10 +253,10 @@ class _Batch:
             if writing.done():
                 writing.result()
             try:
-                self.run = self._watch.run()
+                self._look_at_run(feeding)
                 if self._is_over(self.run, feeding):
                     return
-                self._check_fed(self.run, feeding)
+                self._check_fed(self.run)
                 self._see_to_work(self.run)
                 self._show_progress(feeding)
                 absence.end()
@@ -268,16 +269,20 @@ class _Batch:
                     self._show(replace(self._shot, note=f"the store is away: {away}"))
             self._nap(_LOOK_S, until=_never if feeding.done() else feeding.done)
 
+    def _look_at_run(self, feeding: "Future[Fed]") -> None:
+        """Read the run, but ask first whether the feeding has ended: a feeder that ends has sealed it before."""
+        self._is_fed = feeding.done()
+        self.run = self._watch.run()
+
     def _is_over(self, run: RunView, feeding: "Future[Fed]") -> bool:
         if run.status is RunStatus.CANCELLED:
             late = (self.opened.reader.now() - run.changed_at).total_seconds() > _CANCEL_S_MAX
             return run.ended_at is not None or late
         return has_stopped(run) and (feeding.done() or run.status in CLOSED)
 
-    def _check_fed(self, run: RunView, feeding: "Future[Fed]") -> None:
+    def _check_fed(self, run: RunView) -> None:
         """Raise if nobody feeds the rest: the run was aborted while we fed it, and resumed after we had stopped."""
-        now = self.opened.reader.now() if feeding.done() else None
-        if now is not None and is_stranded(run, now):
+        if self._is_fed and is_stranded(run, now := self.opened.reader.now()):
             raise RunUnfinished(f"run {run.name!r} is {unfed_words(run, now)}")
 
     def _see_to_work(self, run: RunView) -> None:
@@ -306,7 +311,7 @@ class _Batch:
         note = ""
         if self.order.worker is None and not self._watch.anybody_works:
             note = "no worker is alive; start one with: perdure worker APP"
-        elif feeding.done() and self.run.sealed_at is None:
+        elif self._is_fed and self.run.sealed_at is None:
             unfed = unfed_words(self.run, self.opened.reader.now())
             note = f"the run is {unfed}" if unfed else ""
         is_stopping = self._stopping.is_set()
@@ -349,7 +354,7 @@ class _Batch:
     def _drain(self, feeding: "Future[Fed]") -> None:
         try:
             if not self._gives_up:
-                self.run = self._watch.run()
+                self._look_at_run(feeding)
                 self._show_progress(feeding)
                 self._away = None
         except StoreUnavailable as away:
