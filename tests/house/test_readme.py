@@ -201,6 +201,10 @@ LIES = {
         "but shows\nhello there",
     ),
     "output before a command": ("```console\nhello\n```\n", "before any command"),
+    "a number that a shell may not have given back yet": (
+        "```console\n$ python -m http.server 0 &\n$ kill %1\n$ python -m http.server 0 &\n```\n",
+        "wait %1",
+    ),
     "a worker that is not there": ("```console\n$ kill %1\n```\n", "no such job"),
     "a process that was not shown": ("```console\n$ kill -9 1\n```\n", "nobody knows how"),
 }

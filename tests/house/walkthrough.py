@@ -30,6 +30,7 @@ from tests.house.markdown import Fence, fences
 
 FILE_NAME = re.compile(r"^# ([\w/]+\.(?:py|toml))$")
 READING = ("jobs", "audit", "db status")
+SENDING = frozenset({"-d", "--data", "--data-binary", "--json", "-X"})  # options of curl
 BIN = Path(sys.executable).parent
 
 # What may differ: first what has a name of its own in every run, then what is only a measure.
@@ -40,6 +41,7 @@ MEASURED = (
     (re.compile(r"(?<=after )\d+\.\d+(?= s)"), r"\d+\.\d+"),
     (re.compile(r"(?<=retry in )\d+(?:\.\d+)?(?= s)"), r"\d+(?:\.\d+)?"),
     (re.compile(r"(?<=worker )\d+|(?<=worker=)\d+"), r"\d+"),
+    (re.compile(r'(?<="refused": )\d(?=\D)'), r"\d"),  # one digit stands for a few
     (re.compile("…"), r".*"),
 )
 
@@ -119,6 +121,7 @@ class Walk:
     background: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)  # by %number
     typed: list[str] = field(default_factory=list)
     exported: dict[str, str] = field(default_factory=dict)
+    untold: set[int] = field(default_factory=set)  # killed, but a shell may not have told of it
 
     def through(self, text: str) -> None:
         """Walk through all blocks in order; what runs in the background ends with the walk."""
@@ -171,10 +174,14 @@ class Walk:
                 self.exported[name] = self._run(where, shell)
             case ["curl", *_]:
                 renamed = re.sub(NAMED, lambda one: self.names.get(one[0], one[0]), step.command)
-                shell = ["sh", "-c", renamed]
-                self._compare(where, step.shown, lambda: self._run(where, shell).rstrip() + "\n")
+                shell, reads = ["sh", "-c", renamed], SENDING.isdisjoint(words)
+                look = lambda: self._run(where, shell).rstrip() + "\n"  # noqa: E731
+                self._compare(where, step.shown, look, again=reads)
             case ["kill", job] if re.fullmatch(r"%\d", job):
                 self._end_gently(where, int(job[1:]))
+                self.untold.add(int(job[1:]))
+            case ["kill", job, "wait", same] if re.fullmatch(r"%\d;", job) and job == f"{same};":
+                self._end_gently(where, int(same[1:]))
             case ["kill", "-9", pid] if pid in self.names:
                 os.kill(int(self.names[pid]), signal.SIGKILL)
             case ["touch", name] if "/" not in name:
@@ -235,6 +242,8 @@ class Walk:
     # -- in the background -----------------------------------------------------------------
 
     def _start(self, where: str, command: Sequence[str], shown: Sequence[str] | None) -> None:
+        if self.untold:  # a shell keeps the number until it has told of the end
+            raise Untrue(f"{where}: which number? Say before: kill %1; wait %1")
         number = max(self.background, default=0) + 1  # as a shell counts its jobs
         log = self.folder / f"background-{number}.log"
         with log.open("wb") as output:
