@@ -115,8 +115,8 @@ def reprocess_dataset(request: Request) -> Response:
     """POST /v1/datasets/{id}/reprocess: its dead letters in a run of their own, whose id is told."""
     run, asked = run_in(request, OPERATE), body_of(request, Reprocess)
     whose = run.view().owner
-    meant = {"run": run.no, "owner": whose} | ({"stage": asked.stage} if asked.stage else {})
-    redrive = app.dead.redrive(reason=asked.reason, by=whose, **meant)
+    stage = asked.stage or None
+    redrive = app.dead.redrive(run=run.no, owner=whose, stage=stage, reason=asked.reason, by=whose)
     return answer({"redrive": redrive.id, "dataset": redrive.run and redrive.run.id}, 202)
 
 
@@ -149,10 +149,11 @@ def correct_samples(request: Request) -> Response:
 def list_samples(request: Request) -> Response:
     """GET /v1/samples?dataset=…&status=dlq&limit=50&before=…, newest first."""
     tenant, asked = tenant_of(request, READ), query_of(request)
-    chosen = {"run": app.get_run(asked.dataset, owner=tenant).no, "owner": tenant}
-    if asked.status is not None:
-        chosen["state"] = STATES[asked.status]
-    found = app.jobs.list(limit=asked.limit, before=asked.before, **chosen)
+    run = app.get_run(asked.dataset, owner=tenant)
+    state = STATES.get(asked.status)
+    found = app.jobs.list(
+        run=run.no, owner=tenant, state=state, limit=asked.limit, before=asked.before
+    )
     after = found[-1].no if len(found) == asked.limit else None
     return answer({"samples": [sample_shown(one) for one in found], "next": after})
 
@@ -179,7 +180,7 @@ def dataset_shown(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "name": run.name,
-        **status_of(run),
+        **status_of(view),
         "why": view.why,
         "parent": view.parent,
         "failure_budget": kept["failure_budget"],

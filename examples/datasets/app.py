@@ -9,16 +9,18 @@ A retry repeats the failed stage and none before it. `perdure worker examples.da
 """
 
 import os
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import httpx2
 import msgspec
 from examples.datasets import settings as known
 from examples.datasets.settings import SETTINGS
 
-from perdure import App, Backoff, Cancel, Context, Policy, StageError
+from perdure import App, Cancel, Context, Policy, StageError
 from perdure.checks import check
 
 WORDS_MIN = 4
@@ -27,19 +29,17 @@ FILES = Path(SETTINGS[known.FOLDER])
 
 
 def policy_at(preset: str, scale: float) -> Policy | str:
-    """The preset itself; or with its waits scaled, under another name, for demonstrations and tests."""
+    """The preset itself; or with its waits, which have a cap, scaled under another name, for demonstrations and tests."""
     if scale == 1:
         return preset
     usual = Policy.based_on(preset, name=preset).backoff
-    cap_s = None if usual.cap_s is None else usual.cap_s * scale
-    backoff = Backoff(usual.curve, base_s=usual.base_s * scale, factor=usual.factor, cap_s=cap_s)
+    backoff = replace(usual, base_s=usual.base_s * scale, cap_s=usual.cap_s * scale)
     return Policy.based_on(preset, name=f"{preset}-x{scale:g}", backoff=backoff)
 
 
 app = App(settings=SETTINGS)
 app.upstream("llm", concurrency=16)
-PRESETS = ("datasets-once", "datasets-llm", "datasets")
-ONCE, LLM, USUAL = (policy_at(one, SETTINGS[known.SCALE]) for one in PRESETS)
+LLM, USUAL = (policy_at(one, SETTINGS[known.SCALE]) for one in ("datasets-llm", "datasets"))
 
 
 class Sample(msgspec.Struct):
@@ -61,9 +61,7 @@ class Labeled(msgspec.Struct):
     label: Label
 
 
-class Measured(msgspec.Struct):
-    sample: Sample
-    label: Label
+class Measured(Labeled):
     words: int
     variety: float  # different words / words
 
@@ -81,7 +79,7 @@ class Row(msgspec.Struct):
     artifact: str
 
 
-@app.stage(policy=ONCE)
+@app.stage(policy="datasets-once")  # one try has no waits to scale
 def pick(given: dict[str, Any]) -> Sample | Cancel:
     try:
         sample = msgspec.convert(given, Sample)
@@ -93,10 +91,8 @@ def pick(given: dict[str, Any]) -> Sample | Cancel:
 
 
 @cache
-def client() -> Any:
+def client() -> httpx2.Client:
     """The model's client, made when it is first used. It tries nothing again by itself: the policy does."""
-    import httpx2
-
     key = {"Authorization": f"Bearer {SETTINGS[known.LLM_KEY]}"}
     return httpx2.Client(
         base_url=SETTINGS[known.LLM_URL], headers=key, timeout=SETTINGS[known.TIMEOUT_S]

@@ -16,7 +16,7 @@ import msgspec
 from examples.datasets.app import app, samples
 from examples.datasets.sinks import write_files
 
-from perdure import Item, OutputError, PerdureError, Run, RunAborted
+from perdure import Item, OutputError, PerdureError, RunAborted, RunView
 from perdure.checks import json_of
 
 EXITS = {"completed": 0, "partial_success": 3, "failed": 4, "aborted": 5, "cancelled": 6}
@@ -93,16 +93,15 @@ def checked_name(given: str) -> str:
     return given
 
 
-def status_of(run: Run) -> dict[str, int | str]:
+def status_of(view: RunView) -> dict[str, int | str]:
     """The run in the document's words: total, succeeded, failed, dlq, and what that comes to."""
-    view = run.view()
     counts = view.counts
     return {
         "status": view.status.value,
         "total": counts.total,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "dlq": app.dead.count(run=run.no).count,
+        "dlq": app.dead.count(run=view.no).count,
         "skipped": counts.cancelled,
         "pending": counts.open,
     }
@@ -132,7 +131,7 @@ def main() -> int:
     except (PerdureError, OSError) as wrong:
         print(f"build: {wrong}", file=sys.stderr)
         return 2
-    status = status_of(run)
+    status = status_of(run.view())
     if run.fed is not None and run.fed.repeated:
         status["repeated"] = run.fed.repeated  # further lines with an id that the source had before
     print(" ".join(f"{name}={value}" for name, value in status.items()))

@@ -111,13 +111,16 @@ def page(run: Run, bill: Rows, *, checked: bool) -> str:
     retries = {f"{one['retries']} retries": one["samples"] for one in ask("retries", run=run.no)}
     errors = {one["kind"]: int(one["attempts"]) for one in ask("errors", run=run.no)}
     rates = {one["stage"]: round(100 * one["retry_rate"], 2) for one in stages}
-    sides = (("ours", ""), ("theirs", "their "))
-    calls, usd = ({f"call {one['call']}, {whose}": one[side + what] for one in bill[:-1] for whose, side in sides} for what in ("calls", "usd"))  # fmt: skip
+    calls, usd = {}, {}
+    for one in bill[:-1]:
+        for whose, side in (("ours", ""), ("theirs", "their ")):
+            name = f"call {one['call']}, {whose}"
+            calls[name], usd[name] = one[f"{side}calls"], one[f"{side}usd"]
     parts = [
         "<!doctype html><meta charset='utf-8'><title>Data set</title>",
         "<style>body, text { font: 13px sans-serif } td { text-align: right; padding: 0 8px }</style>",
         f"<h1>{escape(run.name)}</h1>",
-        table([status_of(run)]),
+        table([status_of(run.view())]),
         bars("samples by retries needed", retries),
         bars("attempts by error", errors),
         bars("retries in 100 attempts, by stage", rates),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -30,11 +30,12 @@ def write_files(run: Run, name: str) -> dict[Path, int]:
     schema = SCHEMA.with_metadata({"dataset": name, "run": run.id})
     rows = (one.value for one in run.results(failed=False))
     count = 0
-    with ExitStack() as stack:
-        lines = stack.enter_context(stack.enter_context(_replaced(jsonl)).open("w"))
-        table = stack.enter_context(
-            ParquetWriter(stack.enter_context(_replaced(parquet)), schema, compression="zstd")
-        )
+    with (
+        _replaced(jsonl) as new_jsonl,
+        _replaced(parquet) as new_parquet,
+        new_jsonl.open("w", encoding="utf-8") as lines,
+        ParquetWriter(new_parquet, schema, compression="zstd") as table,
+    ):
         while group := list(islice(rows, ROWS_PER_GROUP)):
             lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in group)
             table.write_table(pa.Table.from_pylist(group, schema))

@@ -43,14 +43,6 @@ class Poll:
     skipped: list[str] = field(default_factory=list)  # why, of entries that cannot be used
 
 
-@dataclass
-class Found:
-    """What goes from stage to stage; the save itself is a file."""
-
-    run: Run
-    submission: Submission
-
-
 @dataclass(frozen=True)
 class Verifier:
     """The app, a pipeline of runs and one of polls for each allowed category, and what they work with."""
@@ -67,10 +59,11 @@ class Verifier:
         if pair not in self.runs:
             allowed = ", ".join(f"{game} {category}" for game, category in self.runs)
             raise ConfigError(f"{' '.join(pair)} is not among the games of daemon.yaml: {allowed}")
+        again = "" if verification == 1 else f"#{verification}"
         items = (
             Item(
                 run,
-                key=key_of(run.run_id, verification),
+                key=run.run_id + again,
                 ordered_at=run.submitted_date,
                 request_id=quote(run.run_id, safe=""),  # so that each line of the log names the run
             )
@@ -96,7 +89,6 @@ class Verifier:
         return self.checker.data / "saves" / f"{quote(run_id, safe='')}.save"
 
     def close(self) -> None:
-        """Disconnect from store and service."""
         self.app.close()
         self.submissions.close()
 
@@ -120,20 +112,20 @@ def make_verifier(settings: Settings, categories: Categories) -> Verifier:
     checker = Checker(settings, submissions)
 
     @app.stage(policy=policy, timeout_s=STAGE_S)
-    def look_up(run: Run) -> Found:
-        return Found(run, submissions.run(run.run_id))
+    def look_up(run: Run) -> Submission:
+        return submissions.run(run.run_id)
 
     @app.stage(policy=policy, timeout_s=STAGE_S)
-    def download(found: Found) -> Found:
-        write_save(verifier.save_of(found.run.run_id), submissions.save(found.submission.link))
+    def download(found: Submission, context: Context) -> Submission:
+        write_save(verifier.save_of(context.item["run_id"]), submissions.save(found.link))
         return found
 
     # The checker ends a replay that takes too long, and says so; Perdure's timeout is for what the checker cannot end.
     @app.stage(policy=policy, timeout_s=settings[known.REPLAY_TIMEOUT_S] + STAGE_S)
-    def replay(found: Found) -> Succeeded:
-        verdict = checker.verdict(verifier.save_of(found.run.run_id), found.run.category)
-        told = {"player": found.submission.player, **vars(verdict)}
-        return Succeeded(told, label=verdict.verdict)
+    def replay(found: Submission, context: Context) -> Succeeded:
+        save, category = verifier.save_of(context.item["run_id"]), context.item["category"]
+        verdict = checker.verdict(save, category)
+        return Succeeded({"player": found.player, **vars(verdict)}, label=verdict.verdict)
 
     # A first page that is not had in time is given up, as the next poll asks for it; what was begun has a day.
     polling_s = settings[known.POLLING_S]
@@ -154,11 +146,6 @@ def make_verifier(settings: Settings, categories: Categories) -> Verifier:
         verifier.polls[game, category] = polls
         app.every(f"{polling_s}s", polls, Poll(game, category))
     return verifier
-
-
-def key_of(run_id: str, verification: int) -> str:
-    """What the job of a verification is known by; a reset may ask for another one."""
-    return run_id if verification == 1 else f"{run_id}#{verification}"
 
 
 def write_save(save: Path, content: bytes) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,53 +30,42 @@ EXITS = {"passed": 0, "failed": 1, "needs_review": 3}
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def age(context: object, parameter: object, given: str | None) -> timedelta:
+def age(given: str) -> timedelta:
     """An age such as 12h."""
-    found = re.fullmatch(r"(\d{1,6})([smhd])", given or "0s")
+    found = re.fullmatch(r"(\d{1,6})([smhd])", given)
     if found is None:
         raise click.BadParameter(f"{given!r} is no age; write one such as 30m, 12h or 30d")
     return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
-force = click.option("--force", is_flag=True, help="Do not ask.")
-dry_run = click.option("--dry-run", is_flag=True, help="Only say what is meant.")
-clear_error = click.option("--clear-error", is_flag=True, help="Of one that waits: begin at zero.")
-run_id = click.argument("run_id", metavar="RUN")
+RUN = click.Argument(["run_id"], metavar="RUN")
+JSON = click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.")
+FORCE = click.Option(["--force"], is_flag=True, help="Do not ask.")
+DRY_RUN = click.Option(["--dry-run"], is_flag=True, help="Only say what is meant.")
+CLEAR = click.Option(["--clear-error"], is_flag=True, help="Of one that waits: begin at zero.")
+LIMIT = click.Option(["--limit"], default=50, show_default=True, type=click.IntRange(1))
 CLASSES = click.Choice([FINAL, RETRYABLE, RATE_LIMITED])
-FILTERS = (
-    click.option("--older-than", metavar="AGE", callback=age, help="By their last move: 12h."),
-    click.option("--text", help="What the error's message has in it."),
-    click.option("--class", "error_class", multiple=True, type=CLASSES),
-    click.option("--category", multiple=True),
-    click.option("--game", multiple=True),
-    click.option("--status", multiple=True, type=click.Choice(STATUSES)),
+FILTERS = (  # which runs are meant, as `runs_meant` gets them
+    click.Option(["--status"], multiple=True, type=click.Choice(STATUSES)),
+    click.Option(["--game"], multiple=True),
+    click.Option(["--category"], multiple=True),
+    click.Option(["--class", "error_class"], multiple=True, type=CLASSES),
+    click.Option(["--text"], default="", help="What the error's message has in it."),
+    click.Option(
+        ["--older-than"], metavar="AGE", type=age, default="0s", help="By their last move: 12h."
+    ),
 )
 
-
-def filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which runs are meant; the command gets them as those of `runs_meant`."""
-    for option in FILTERS:
-        command = option(command)
-    return command
+query = click.Group("query", help="Look at runs.")
+admin = click.Group("admin", help="Change what becomes of runs.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(commands=[query, admin], context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", metavar="FILE", help="Instead of daemon.yaml in this folder.")
 def commands(config: str | None) -> None:
     """Verify submitted runs by replaying them."""
     if config is not None:
         os.environ["VERIFIER_CONFIG"] = config
-
-
-@commands.group()
-def query() -> None:
-    """Look at runs."""
-
-
-@commands.group()
-def admin() -> None:
-    """Change what becomes of runs."""
 
 
 def main() -> NoReturn:
@@ -131,8 +120,7 @@ def run(save: Path) -> None:
     conclude(opened().checker.verdict(save))
 
 
-@commands.command()
-@run_id
+@commands.command(params=[RUN])
 def run_src(run_id: str) -> None:
     """Verify a run at its source, the service; nothing is written down."""
     verifier = opened()
@@ -149,25 +137,19 @@ def conclude(verdict: Verdict) -> NoReturn:
     sys.exit(EXITS[verdict.verdict])
 
 
-@query.command("list")
-@filters
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1))
-@as_json
+@query.command("list", params=[*FILTERS, LIMIT, JSON])
 def list_runs(limit: int, as_json: bool, **chosen: Any) -> None:
     """List runs, those that were found last first."""
     tell_runs(runs_meant(opened(), **chosen)[:limit], as_json=as_json)
 
 
-@query.command()
-@as_json
+@query.command(params=[JSON])
 def queue(as_json: bool) -> None:
     """List what is to be done, in the order in which it will be."""
     tell_runs(runs.in_line(opened()), as_json=as_json)
 
 
-@query.command()
-@run_id
-@as_json
+@query.command(params=[RUN, JSON])
 def show(run_id: str, as_json: bool) -> None:
     """Show a run, and what has happened to it."""
     verifier = opened()
@@ -181,8 +163,7 @@ def show(run_id: str, as_json: bool) -> None:
     tell({**vars(row), "result": result, "history": history}, lines, as_json=as_json)
 
 
-@query.command()
-@as_json
+@query.command(params=[JSON])
 def stats(as_json: bool) -> None:
     """Count runs: by status, by category, and errors by class; and say how the last poll of each category went."""
     verifier = opened()
@@ -203,9 +184,7 @@ def stats(as_json: bool) -> None:
     tell(counted, lines, as_json=as_json)
 
 
-@query.command()
-@filters
-@as_json
+@query.command(params=[*FILTERS, JSON])
 def errors(as_json: bool, **chosen: Any) -> None:
     """Group errors by class and variant, with one run of each."""
     groups: dict[tuple[str, str], list[str]] = {}
@@ -221,22 +200,14 @@ def errors(as_json: bool, **chosen: Any) -> None:
     tell(told, [line.format(**group) for group in told], as_json=as_json)
 
 
-@admin.command()
-@run_id
-@clear_error
-@force
-def reset_run(run_id: str, clear_error: bool, force: bool) -> None:
+@admin.command(params=[RUN, CLEAR, FORCE])
+def reset_run(run_id: str, **asked: bool) -> None:
     """Have a run verified again."""
     verifier = opened()
-    row = find_run(verifier, run_id)
-    reset_all(verifier, [row], clear_error=clear_error, dry_run=False, force=force)
+    reset_all(verifier, [find_run(verifier, run_id)], dry_run=False, **asked)
 
 
-@admin.command("reset")
-@filters
-@clear_error
-@dry_run
-@force
+@admin.command("reset", params=[*FILTERS, CLEAR, DRY_RUN, FORCE])
 def reset_runs(clear_error: bool, dry_run: bool, force: bool, **chosen: Any) -> None:
     """Have all runs verified again that are meant; those in work are left alone. Without a filter, errors are meant."""
     verifier, open_now = opened(), ("discovered", "processing")
@@ -250,7 +221,7 @@ def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **as
     refused = False
     for row in rows if agreed(rows, "verified again", **asked) else ():
         try:
-            told = runs.reset(verifier, row, clear_error=clear_error, reason="admin reset")
+            told = runs.reset(verifier, row, clear_error=clear_error)
         except (CallerError, ConfigError) as wrong:  # in work by now, or of a category that is out
             told, refused = f"is left out: {wrong}", True
         click.echo(f"{row.run_id} {told}")
@@ -258,10 +229,7 @@ def reset_all(verifier: Verifier, rows: list[RunRow], *, clear_error: bool, **as
         sys.exit(TECHNICAL)
 
 
-@admin.command()
-@filters
-@dry_run
-@force
+@admin.command(params=[*FILTERS, DRY_RUN, FORCE])
 def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
     """Remove the saves of runs that have ended, and take permanent errors among them off the lists."""
     verifier = opened()
@@ -270,7 +238,11 @@ def cleanup(dry_run: bool, force: bool, **chosen: Any) -> None:
         meant = {row.job_id for row in rows}  # somebody may have reset one while we asked
         rows = [row for row in all_runs(verifier) if row.has_ended and row.job_id in meant]
         for row in rows:
-            runs.clean_up(verifier, row, reason="admin cleanup")
+            verifier.save_of(row.run_id).unlink(missing_ok=True)
+            if row.status == "error":  # the books keep it
+                job = verifier.app.job(row.job_id).view()
+                found = {"pipeline": job.pipeline, "key": job.key}
+                verifier.app.dead.discard(**found, reason="admin cleanup")
         click.echo(f"cleaned up: {len(rows)}")
 
 
@@ -293,7 +265,6 @@ def tell(told: object, lines: Iterable[str], *, as_json: bool) -> None:
 
 
 def line_of(row: RunRow) -> str:
-    """A run in a line."""
     date = shown(row.submitted_date)
     said = f"{row.run_id:14} {row.game}/{row.category:10} {date} {row.status:12}"
     if row.status == "error":

@@ -37,8 +37,6 @@ class Claim:
 
 @dataclass
 class Verdict:
-    """What came of a replay."""
-
     verdict: Literal["passed", "needs_review", "failed"]
     ticks: int
     why: str
@@ -118,11 +116,11 @@ def read_claim(save: Path) -> Claim:
         raise VerifyError(Variant.GAME_IO, f"{save.name}: {wrong.strerror}") from wrong
     except UnicodeDecodeError as wrong:
         raise VerifyError(Variant.BAD_SAVE, f"it is no text: {wrong.reason}") from None
-    magic, _, rest = text.partition("\n")
-    header, _, inputs = rest.partition("\n")
+    # Lines are what the game takes for lines, and there are two at least.
+    magic, header, *inputs = [*text.splitlines(), "", ""]
     if magic != MAGIC:
         raise VerifyError(Variant.BAD_SAVE, f"it does not begin with {MAGIC!r}")
-    command = next((line for line in inputs.splitlines() if line.startswith("/")), None)
+    command = next((line for line in inputs if line.startswith("/")), None)
     if command is not None:
         raise VerifyError(Variant.SCRIPT_INJECTION, f"it has a console command: {command[:40]}")
     try:

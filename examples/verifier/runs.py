@@ -13,9 +13,18 @@ import msgspec
 
 from perdure import App, CallerError, JobView, State, UnknownName
 
-from .app import RUNS, Run, Verifier, key_of
+from .app import RUNS, Run, Verifier
 
 STATUSES = ("discovered", "processing", "passed", "needs_review", "failed", "error")
+# Of Perdure's states those that have another name here; the verdict of a job that has succeeded is its label.
+STATUS_OF = {
+    "queued": "discovered",
+    "scheduled": "discovered",
+    "retrying": "error",
+    "failed": "error",
+    "succeeded": "passed",
+}
+RESET = "admin reset"  # why, as a job's history has it
 PAGE = 500
 
 
@@ -41,16 +50,9 @@ class RunRow(Run):
 
 
 def row_of(app: App, job: JobView) -> RunRow:
-    """A job as a run."""
     run = msgspec.json.decode(job.payload_json, type=Run)
-    waits = job.state is State.QUEUED and job.error_kind is not None
-    status = {
-        State.QUEUED: "error" if waits else "discovered",
-        State.PROCESSING: "processing",
-        State.SUCCEEDED: job.label or "passed",
-        State.FAILED: "error",
-        State.CANCELLED: "cancelled",
-    }[job.state]
+    status = job.label or STATUS_OF.get(job.shown_state, job.shown_state)
+    is_error = status == "error"
     seen = job.counters.plus(job.past)
     retries = 0 if job.state is State.SUCCEEDED else seen.failures
     if job.state is State.FAILED:  # there is no retry after the last failure, if that was one
@@ -59,10 +61,10 @@ def row_of(app: App, job: JobView) -> RunRow:
     return RunRow(
         **vars(run),
         status=status,
-        error_class=job.error_code if status == "error" else None,
-        error_message=job.error_message if status == "error" else None,
+        error_class=job.error_code if is_error else None,
+        error_message=job.error_message if is_error else None,
         retry_count=retries,
-        next_retry_at=job.due_at if waits else None,
+        next_retry_at=job.due_at if job.shown_state == "retrying" else None,
         ordered_at=job.ordered_at,
         created_at=job.enqueued_at,
         updated_at=job.updated_at,
@@ -73,28 +75,27 @@ def row_of(app: App, job: JobView) -> RunRow:
 
 def all_runs(verifier: Verifier) -> Iterator[RunRow]:
     """Every run once, as its latest verification; those that were found last come first. Removed ones are left out."""
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     before: int | None = None
     while page := verifier.app.jobs.list(queue=RUNS, limit=PAGE, before=before):
         for job in page:
             row = row_of(verifier.app, job)
-            if (row.game, row.category, row.run_id) not in seen:
-                seen.add((row.game, row.category, row.run_id))
-                if row.status != "cancelled" and job.discarded_at is None:
+            if (job.pipeline, row.run_id) not in seen:
+                seen.add((job.pipeline, row.run_id))
+                if job.state is not State.CANCELLED and job.discarded_at is None:
                     yield row
         before = page[-1].no
 
 
 def find_run(verifier: Verifier, run_id: str) -> RunRow:
-    """A run by its id."""
-    found = next((row for row in all_runs(verifier) if row.run_id == run_id), None)
-    if found is None:
-        raise UnknownName(f"no run {run_id!r} was found yet; see: query list")
-    return found
+    for row in all_runs(verifier):
+        if row.run_id == run_id:
+            return row
+    raise UnknownName(f"no run {run_id!r} was found yet; see: query list")
 
 
 def runs_meant(
-    verifier: Verifier, *, text: str | None, older_than: timedelta, **among: Sequence[str]
+    verifier: Verifier, *, text: str, older_than: timedelta, **among: Sequence[str]
 ) -> list[RunRow]:
     """The runs that all of the filters mean; one that is not given means every run. A run is as old as its last move."""
     now = datetime.now(UTC)
@@ -102,7 +103,7 @@ def runs_meant(
         row
         for row in all_runs(verifier)
         if all(getattr(row, name) in given for name, given in among.items() if given)
-        and (text or "").lower() in (row.error_message or "").lower()
+        and text.lower() in (row.error_message or "").lower()
         and (not older_than or now - row.updated_at >= older_than)
     ]
 
@@ -130,7 +131,7 @@ def in_line(verifier: Verifier) -> list[RunRow]:
     return sorted(to_do, key=place)
 
 
-def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) -> str:
+def reset(verifier: Verifier, row: RunRow, *, clear_error: bool) -> str:
     """Have a run verified again, and say how. Tries count from zero, but for an error that waits and is not to be cleared."""
     if row.status == "processing":
         raise CallerError(f"run {row.run_id} is being verified; wait for it")
@@ -138,21 +139,14 @@ def reset(verifier: Verifier, row: RunRow, *, clear_error: bool, reason: str) ->
         return "is to be verified already"
     job, waits = verifier.app.job(row.job_id), row.next_retry_at is not None
     if waits and not clear_error:
-        job.run_now(reason=reason)
+        job.run_now(reason=RESET)
         return f"is due now, with {row.retry_count} retries behind it"
     if row.status == "error" and not waits:
-        job.retry(from_start=True, reason=reason)
+        job.retry(from_start=True, reason=RESET)
         return "begins anew"
     run = Run(row.run_id, row.game, row.category, row.submitted_date)
-    verifier.enqueue(run, verification=row.verification + 1)
+    again = row.verification + 1
+    verifier.enqueue(run, verification=again)
     if waits:  # last: whoever is interrupted before has verified once too often, and lost nothing
-        job.cancel(reason=reason)
-    return f"is verified anew, verification {row.verification + 1}"
-
-
-def clean_up(verifier: Verifier, row: RunRow, *, reason: str) -> None:
-    """Remove the save of a run that has ended, and take an error off the lists; the books keep it."""
-    verifier.save_of(row.run_id).unlink(missing_ok=True)
-    if row.status == "error":
-        key = key_of(row.run_id, row.verification)
-        verifier.app.dead.discard(pipeline=f"{row.game}/{row.category}", key=key, reason=reason)
+        job.cancel(reason=RESET)
+    return f"is verified anew, verification {again}"

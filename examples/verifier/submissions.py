@@ -18,9 +18,8 @@ from perdure import ConfigError
 from .errors import Variant, VerifyError
 
 T = TypeVar("T")
-Query = dict[str, Any] | None
 CALL_S_MAX = 30.0
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
+BYTES_MAX = 64 * 1024 * 1024  # of an answer
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # no JSON, or endless
 
 
@@ -61,8 +60,6 @@ class Page:
 
 @dataclass
 class Submission:
-    """A run with the link to its save."""
-
     player: str
     link: str
 
@@ -86,8 +83,8 @@ class Submissions:
     ) -> tuple[list[Run], list[str], int | None]:
         """A page of a category's runs since a moment, why each other entry is none, and the number of the next page."""
         pair = {"game": game, "category": category}
-        asked = {**pair, "since": since.isoformat(), "page": number}
-        told, runs, odd = self._json("/api/runs", _API, Page, asked), [], []
+        told = self._json("/api/runs", _API, Page, **pair, since=since.isoformat(), page=number)
+        runs, odd = [], []
         for one in told.runs:
             try:
                 runs.append(msgspec.convert({**one, **pair, "run_id": one.get("id")}, Run))
@@ -96,7 +93,6 @@ class Submissions:
         return runs, odd, told.next
 
     def run(self, run_id: str) -> Submission:
-        """A run by its id."""
         told = self._json(f"/api/runs/{quote(run_id, safe='')}", _API, dict[str, Any])
         if not told.get("link"):
             raise VerifyError(Variant.NO_LINK, f"run {run_id} has no link to a save")
@@ -122,15 +118,13 @@ class Submissions:
         """The mods that are allowed with it, and their versions."""
         return self._json(f"/games/{version}/mods", _MODS, dict[str, str])
 
-    def _json(self, path: str, blame: Blame, form: type[T], query: Query = None) -> T:
+    def _json(self, path: str, blame: Blame, form: type[T], **query: Any) -> T:
         try:
-            return msgspec.json.decode(self._get(path, blame, query), type=form)
+            return msgspec.json.decode(self._get(path, blame, **query), type=form)
         except UNREADABLE as wrong:
             raise VerifyError(blame.unusable, f"{path[1:]} is not as agreed: {wrong}") from None
 
-    def _get(
-        self, path: str, blame: Blame, query: Query = None, bytes_max: int = ANSWER_BYTES_MAX
-    ) -> bytes:
+    def _get(self, path: str, blame: Blame, bytes_max: int = BYTES_MAX, **query: Any) -> bytes:
         content, what = b"", path.lstrip("/")  # a message with a path in it would lose it
         try:
             with self._client.stream("GET", path, params=query) as answer:

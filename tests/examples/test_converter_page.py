@@ -1,7 +1,7 @@
 """The converter's page in a real browser: with and without JavaScript, by keyboard, on a phone, in light and dark."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import psycopg
@@ -216,6 +216,100 @@ def test_without_javascript_a_form_takes_several_large_files_and_says_when_it_do
         expect(page.get_by_role("heading")).to_have_text(
             "50 files at once are the most. Nothing was uploaded."
         )
+
+
+FOCUS_IS_SEEN = """() => {
+    const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
+    return one === document.body || (parseFloat(style.outlineWidth) >= 2 && style.outlineStyle === "solid"
+        && box.width * box.height > 0 && box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight);
+}"""
+STOPS_MAX = 30  # of Tab, once around the page and over the body
+
+
+class Typist:
+    """Somebody without a pointer: Tab, Enter and Space on a page, whose forms are sent by its script or by the browser."""
+
+    def __init__(self, page: Page, *, scripted: bool) -> None:
+        self.page, self._scripted = page, scripted
+        # Heard from the beginning: a browser may heed a key sooner than it learns that somebody listens for a chooser.
+        page.on("filechooser", lambda _: None)
+
+    def reach(self, wanted: Locator) -> None:
+        """By Tab alone; wherever the focus stops on its way, one sees it."""
+        for _ in range(STOPS_MAX):
+            self.page.keyboard.press("Tab")
+            assert self.page.evaluate(FOCUS_IS_SEEN), self.page.evaluate(
+                "document.activeElement.outerHTML"
+            )
+            if wanted.evaluate("(one) => one === document.activeElement"):
+                return
+        raise AssertionError(f"Tab does not reach {wanted}")
+
+    def press(self, wanted: Locator, key: str) -> None:
+        """Reach a button or a link, and press it; without a script another page comes."""
+        self.reach(wanted)
+        with nullcontext() if self._scripted else self.page.expect_navigation():
+            self.page.keyboard.press(key)
+
+    def upload(self, path: Path, key: str) -> None:
+        self.reach(self.page.get_by_label("PDF files"))
+        with self.page.expect_file_chooser() as choosing:
+            self.page.keyboard.press(key)
+        choosing.value.set_files(path)  # the chooser is the browser's own, and not the page's
+        self.press(self.button("Upload"), key)
+        expect(row(self.page, path.name)).to_be_visible()
+
+    def await_state(self, name: str, wanted: str) -> None:
+        def look() -> bool:
+            self.press(self.page.get_by_role("link", name="Refresh"), "Enter")
+            return state(self.page, name).inner_text() == wanted
+
+        if not self._scripted:
+            until(f"{name} is {wanted}", look)
+        expect(state(self.page, name)).to_have_text(wanted)
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+
+@pytest.mark.parametrize("scripted", [True, False], ids=["script", "forms"])
+def test_a_user_without_a_pointer_does_everything_by_keyboard_and_always_sees_the_focus(
+    chromium, converter, tmp_path, scripted
+):
+    with page_of(chromium, converter, java_script_enabled=scripted) as page:
+        typist = Typist(page, scripted=scripted)
+        good, bad, hanging = files(tmp_path, "good", "bad", "hanging")
+        typist.upload(good, "Enter")
+        typist.await_state("good.pdf", "Complete")
+        typist.reach(page.get_by_role("link", name="Download the XML of good.pdf"))
+        with page.expect_download() as downloading:
+            page.keyboard.press("Enter")
+        assert downloading.value.suggested_filename == "good.xml"
+
+        converter.order(status=400, code="X")
+        typist.upload(bad, "Space")
+        typist.await_state("bad.pdf", "Failed")
+        converter.order()
+        typist.press(typist.button("Retry bad.pdf"), "Space")
+        typist.await_state("bad.pdf", "Complete")
+
+        converter.order(hang=True)
+        typist.upload(hanging, "Enter")
+        typist.press(typist.button("Cancel hanging.pdf"), "Enter")
+        typist.await_state("hanging.pdf", "Cancelled")
+        if scripted:  # nothing has moved, and the focus is where it was
+            expect(typist.button("Remove hanging.pdf")).to_be_focused()
+            assert page.evaluate(FOCUS_IS_SEEN)
+        typist.press(typist.button("Remove hanging.pdf"), "Space")
+        expect(row(page, "hanging.pdf")).to_have_count(0)
+
+        page.reload()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to your files")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("#files")).to_be_focused()
+        page.keyboard.press("Tab")
+        expect(page.locator("#files :focus")).to_have_count(1)
 
 
 def refresh_until(page: Page, name: str, wanted: str) -> None:

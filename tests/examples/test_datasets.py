@@ -31,7 +31,7 @@ def test_a_line_becomes_a_row_in_four_stages_each_with_its_own_policy(datasets):
     (job,) = datasets.app.jobs.list(run=run.no)
     attempts = datasets.app.job(job.id).attempts()
     assert [(one.stage, one.status.value, one.policy) for one in attempts] == [
-        ("pick", "success", "datasets-once-x0.2/1"),
+        ("pick", "success", "datasets-once/1"),
         ("label", "success", "datasets-llm-x0.2/1"),
         ("measure", "success", "datasets-x0.2/1"),
         ("keep", "success", "datasets-x0.2/1"),
@@ -98,7 +98,7 @@ def test_every_line_is_accounted_for_and_only_good_ones_are_in_the_files(dataset
     ]  # fmt: skip
     run = datasets.feed("odd", lines)
     run.wait(wait_s=WAIT_S)
-    status = datasets.build.status_of(run)
+    status = datasets.build.status_of(run.view())
     assert run.fed.repeated == 1
     assert status["total"] + run.fed.repeated == len(lines)
     told = [status[name] for name in ("succeeded", "dlq", "skipped", "pending")]
@@ -135,7 +135,7 @@ def test_a_line_that_is_too_large_or_too_deep_is_a_dead_letter_with_its_size_and
     ]
     assert [one["raw"] for one in kept] == [repr(f"{one}\n".encode()[:200_000]) for one in lines[:5]]  # fmt: skip
     assert "that is no sample: it is nested too deep" in dead["heavy:line-3"].error_message
-    assert datasets.build.status_of(run)["succeeded"] == 1  # what comes after them is in
+    assert datasets.build.status_of(run.view())["succeeded"] == 1  # what comes after them is in
 
 
 def test_no_id_stands_in_the_way_of_a_line_that_has_none(datasets):

@@ -55,7 +55,7 @@ VERIFIER = Example(
     + numbers("D", (8, 9))
     + [f"PC-003.{one}" for one in (1, 2, 3, 4, 5, "classes", "data")],
     ("service.py", "game.py", "samples.py", "demo.py"),
-    1_135,
+    1_080,
 )
 GATEWAY = Example(
     "gateway",

@@ -11,6 +11,11 @@ from examples.verifier.samples import make_save
 from tests.examples.converter_kit import until
 from tests.examples.verifier_kit import SEED, verifier_trial
 
+# Of the companion document's table `runs`, but for game and category, which are names here, and bot_notified.
+COLUMNS = {"run_id", "submitted_date", "status", "error_message", "retry_count", "next_retry_at"} | {
+    "error_class", "created_at", "updated_at", "game", "category",
+}  # fmt: skip
+
 
 @pytest.fixture
 def trial(tmp_path):
@@ -89,6 +94,8 @@ def test_a_run_is_shown_with_its_history(settled, run):
         "player 3",
         0,
     )
+    assert told.keys() >= COLUMNS
+    assert told["created_at"] <= told["updated_at"]
     assert run("query", "show", "nobody") == (
         20,
         "error: no run 'nobody' was found yet; see: query list\n",
@@ -242,7 +249,7 @@ def test_a_cleanup_leaves_alone_what_was_reset_while_it_asked(trial, run, monkey
 
     def agreed(rows, *_: str, **__: bool) -> bool:
         for id in ("mended", "good"):  # by somebody else, meanwhile
-            reset(trial.verifier, trial.row(id), clear_error=False, reason="test")
+            reset(trial.verifier, trial.row(id), clear_error=False)
         return True
 
     monkeypatch.setattr(cli, "agreed", agreed)

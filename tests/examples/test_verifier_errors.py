@@ -168,6 +168,29 @@ def test_what_is_nested_without_end_or_packed_oddly_has_its_variant_too(met, tmp
     assert variant_of(unpack, encrypted_package(), tmp_path / "game") is Variant.EXTRACTION
 
 
+HEADER = '{"version": "2.0", "category": "any%", "seed": 1, "ticks": 1, "mods": {}}'
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\u2028", "\x85", "\x0b"])
+def test_a_command_is_found_in_whatever_the_game_takes_for_a_line(tmp_path, end):
+    save = tmp_path / "run.save"
+    save.write_bytes(end.join([MAGIC, HEADER, "RRD"]).encode())
+    assert read_claim(save).seed == 1
+    save.write_bytes(end.join([MAGIC, HEADER, "RRD", "/cheat"]).encode())
+    with pytest.raises(VerifyError) as caught:
+        read_claim(save)
+    assert caught.value.variant is Variant.SCRIPT_INJECTION
+
+
+@pytest.mark.parametrize("text", ["", MAGIC, f"{MAGIC}\n", f"other\n{HEADER}\n"])
+def test_a_save_that_is_cut_off_or_of_another_kind_is_bad(tmp_path, text):
+    save = tmp_path / "run.save"
+    save.write_text(text)
+    with pytest.raises(VerifyError) as caught:
+        read_claim(save)
+    assert caught.value.variant is Variant.BAD_SAVE
+
+
 def test_a_game_that_cannot_be_started_is_tried_again(tmp_path):
     with verifier_trial(tmp_path, replay={"python": "/nowhere/python"}) as trial, trial.working():
         trial.submit("r1")

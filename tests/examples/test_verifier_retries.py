@@ -302,7 +302,7 @@ def test_the_queue_is_told_in_the_order_in_which_it_is_taken(trial):
     trial.submit("mended", hours_ago=96)
     for one in ("b", "a"):  # of the same date
         trial.verifier.enqueue(trial.submit(one, hours_ago=48))
-    reset(trial.verifier, trial.row("mended"), clear_error=False, reason="a test")
+    reset(trial.verifier, trial.row("mended"), clear_error=False)
     line = [one.run_id for one in in_line(trial.verifier)]
     before = len(trial.calls("/api/runs/"))
     with trial.working():
