@@ -146,6 +146,21 @@ def test_the_ends_of_jobs_have_the_names_that_were_agreed(desk):
     assert codes == [("expired", "TIMEOUT"), ("failed", "E7")]
 
 
+def test_the_end_of_an_earlier_life_is_told_as_its_last_attempt_has_it(desk):
+    tried = desk.put()
+    desk.clock.push(1)
+    late = replace(failing(desk.take(), desk.worker), failed_reason=FailedReason.EXPIRED)
+    desk.settle(late)
+    waited = desk.put(deadline_s=0.5)
+    desk.expire(waited)
+    desk.clock.push(1)
+    for id in (tried, waited):
+        desk.place.revive(desk.place.see(id))
+    assert desk.events(tried)[:3] == ["queued", "processing", "failed"]
+    assert desk.events(waited)[0] == "queued"
+    assert "expired" not in [*desk.events(tried), *desk.events(waited)]
+
+
 # -- jobs, as the converter calls them ---------------------------------------------------
 
 
@@ -224,7 +239,7 @@ def test_a_sample_is_in_the_dlq_until_it_is_discarded_or_driven_again(desk):
     assert desk.seen("perdure_dataset_samples", id, *names[1:3]) == ("failed", None)
     done = desk.put()
     desk.settle(success(desk.take(), desk.worker))
-    assert desk.seen("perdure_dataset_samples", done, *names[1:3]) == ("succeeded", None)
+    assert desk.seen("perdure_dataset_samples", done, *names[1:3]) == ("completed", None)
 
 
 def test_every_try_of_a_stage_is_a_row_with_the_hash_of_its_settings(desk):

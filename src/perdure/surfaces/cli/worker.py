@@ -90,7 +90,10 @@ def worker(
     lifeline: int | None,
     **tuning: object,
 ) -> None:
-    """Work on the jobs of APP (a module, or module:variable: an app or one of its pipelines) until told to stop.
+    """Work on the jobs of APP until told to stop.
+
+    APP is a module, or module:variable: an app or one of its pipelines; or module:app:name with the name that a
+    pipeline was declared with.
 
     All pipelines of the app are served; --queue and --category serve some.
 

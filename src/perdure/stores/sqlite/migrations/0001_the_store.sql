@@ -696,6 +696,7 @@ FROM perdure_jobs AS j LEFT JOIN perdure_workers AS w ON w.no = j.worker;
 CREATE VIEW perdure_dataset_samples AS
 SELECT j.id, j.no AS job, j.owner AS tenant_id, j.pipeline AS pipeline_id, r.id AS run_id, j.key,
     CASE WHEN j.state = 'queued' THEN 'pending'
+        WHEN j.state = 'succeeded' THEN 'completed'
         WHEN j.state = 'failed' AND j.discarded_at IS NULL THEN 'dlq'
         ELSE j.state END AS status,
     CASE WHEN j.state = 'failed' AND j.discarded_at IS NULL THEN
