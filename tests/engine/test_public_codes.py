@@ -190,7 +190,7 @@ def test_a_bad_code_makes_a_failure_that_may_pass_no_fatal_one(gateway):
 def test_the_how_to_does_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = fences((ROOT / "docs" / "howto-codes.md").read_text(encoding="utf-8"))
-    declared, in_toml, typed, raised, aliased = ("\n".join(one.lines) for one in blocks)
+    declared, in_toml, typed, _, raised, aliased = ("\n".join(one.lines) for one in blocks)
     names: dict[str, Any] = {"StageError": StageError}
     exec(declared, names)
     assert policy_from(tomllib.loads(in_toml)) == names["policy"]

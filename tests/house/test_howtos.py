@@ -21,6 +21,7 @@ PAGES = [
     "howto-policies.md",
     "howto-settings.md",
     "howto-testing.md",
+    "howto-transactions.md",
 ]
 
 # Calls each stage of the page twice: a server that stands for its provider answers, and then fails.

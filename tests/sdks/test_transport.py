@@ -1,12 +1,16 @@
 """Every HTTP client's own exceptions for the same faults of one server."""
 
 import asyncio
+import inspect
 import socket
 import urllib.request
 
 import pytest
 
+from perdure import meaning_of
 from perdure.testing import CLOSED, HANGING, RESET, After, Answer
+from tests.house.markdown import fences
+from tests.house.tree import ROOT
 from tests.sdks.kit import PATIENT_S, RETRIED_IN_REPORTS, TIMEOUT_S, Sdk, seen, waits_in_reports
 
 httpx2 = Sdk("httpx2")
@@ -172,3 +176,24 @@ def test_a_body_that_requests_has_not_read_is_not_fetched(upstream):
     with requests.get(upstream.url, stream=True, timeout=PATIENT_S) as response:
         assert seen(lambda: response)[1].kind == "upstream_unavailable"
         assert response._content_consumed is False
+
+
+@pytest.mark.parametrize("name", ["by_urllib", "by_aiohttp", "by_httpx_stream"])
+def test_the_page_gives_an_exception_the_body_that_its_client_leaves_on_the_line(upstream, name):
+    page = (ROOT / "docs" / "howto-codes.md").read_text(encoding="utf-8")
+    (block,) = (one for one in fences(page) if one.lines and one.lines[0] == "# reading.py")
+    written = {}
+    exec("\n".join(block.lines), written)
+    get = written[name]
+
+    def ask():
+        asked = get(upstream.url)
+        return asyncio.run(asked) if inspect.iscoroutine(asked) else asked
+
+    upstream.script(Answer(503, {"error": {"code": "RATE_LIMITED", "retryAfterMs": 7000}}))
+    with pytest.raises(Exception) as caught:
+        ask()
+    meaning = meaning_of(caught.value, "gateway-worker")
+    assert (meaning.code, meaning.status, meaning.wait_s) == ("RATE_LIMITED", 503, 7.0)
+    upstream.script(Answer(200, "all is well"))
+    assert ask() == b"all is well"
