@@ -39,6 +39,12 @@ def converter_row(trial: Trial, job_id: str) -> dict:
         return cx.execute(statement, (job_id,)).fetchone()
 
 
+def events_of(trial: Trial, job_id: str) -> list[str]:
+    with psycopg.connect(trial.database_url) as cx:
+        statement = "SELECT event FROM perdure_job_events WHERE job_id = %s ORDER BY at_us"
+        return [event for (event,) in cx.execute(statement, (job_id,))]
+
+
 # -- codes -----------------------------------------------------------------------------------
 
 FINAL = {
@@ -211,10 +217,7 @@ def test_a_job_has_the_document_s_fields_through_its_life(converter):
     assert (done["status"], done["attemptCount"], done["leased_by"]) == ("complete", 2, None)
     assert done["started_at"] == working["started_at"] < done["lastAttemptAt"]
     assert (done["errorCode"], done["deadLetter"]) == (None, 0)
-    with psycopg.connect(converter.database_url) as cx:
-        statement = "SELECT event FROM perdure_job_events WHERE job_id = %s ORDER BY at_us"
-        events = [event for (event,) in cx.execute(statement, (job.id,))]
-    assert [one for one in events if one != "run job now"] == [
+    assert [one for one in events_of(converter, job.id) if one != "run job now"] == [
         "queued", "processing", "retry", "processing", "complete",
     ]  # fmt: skip
 
@@ -224,6 +227,7 @@ def test_a_failed_job_is_a_dead_letter_with_its_reason(converter):
     job, _ = run_through(converter, "dead")
     row = converter_row(converter, job.id)
     assert (row["status"], row["deadLetter"], row["failedReason"]) == ("failed", 1, "fatal")
+    assert events_of(converter, job.id) == ["queued", "processing", "failed"]
     assert job.id in {one.id for one in converter.converter.app.dead.list(limit=1_000)}
 
 

@@ -146,8 +146,9 @@ def log_deviations(lines: Lines, cell: tuple[str, str]) -> list[str]:
     """Each try again has a line with its code, the attempt, how many there may be, and its delay (R109)."""
     due, retries = MATRIX[cell], lines.retries(id_of(*cell))
     tries = ((due.sync_waits, due.sync), (due.background_waits, due.background))
-    told = [(one["error_code"], one["failures"], one["maxAttempts"]) for one in retries]
-    if told != [(cell[0], n, most) for waits, most in tries for n in range(1, len(waits) + 1)]:
+    names = ("error_code", "attempt", "failures", "maxAttempts")
+    told = [tuple(one[name] for name in names) for one in retries]
+    if told != [(cell[0], n, n, most) for waits, most in tries for n in range(1, len(waits) + 1)]:
         return [f"logged {told}"]
     handed_over = [one["delayMs"] / 1_000 for one in lines.hand_overs(id_of(*cell))]
     if len(handed_over) != (1 if due.sync and due.background else 0):

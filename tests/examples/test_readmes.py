@@ -1,12 +1,13 @@
 """The READMEs of the examples: complete, with files and tests that are there, and as long as they say."""
 
+import re
 from typing import NamedTuple
 
 import pytest
 
-from tests.examples.readme_kit import TESTS, faults, lengths, numbers, rows, rules
-from tests.house.markdown import links
+from tests.examples.readme_kit import TESTS, faults, lengths, numbers, rules
 from tests.house.tree import ROOT, told
+from tests.observers.test_alert_rules import check_command
 
 HEART_LINES_MAX = 200  # what a stranger must read to understand it
 
@@ -90,12 +91,9 @@ def test_every_rule_has_a_row_and_no_rule_has_two(example):
 
 
 @of_each(REPORTS, DATASETS)
-def test_its_rows_are_those_rules_in_their_order_and_no_others_each_kept_in_a_file_of_its_own(
-    example,
-):
+def test_its_rows_are_those_rules_in_their_order_and_no_others(example):
     page = page_of(example)
     assert rules(page) == example.asked
-    assert all(list(links(row[2])) for row in rows(page))
 
 
 @EXAMPLES
@@ -117,6 +115,14 @@ def test_its_heart_is_one_file_that_is_read_in_some_minutes(example):
     heart = folder_of(example) / "app.py"
     assert "**[app.py](app.py)**" in page_of(example)
     assert len(heart.read_text(encoding="utf-8").splitlines()) <= HEART_LINES_MAX
+
+
+@EXAMPLES
+def test_each_command_of_perdure_that_it_names_is_there_with_all_that_it_needs(example):
+    commands = re.findall(r"(?m)(?:`|^\$ |^)perdure ([a-z][^`\n]*)", page_of(example))
+    for one in commands:
+        check_command(one.split())
+    assert commands
 
 
 def test_a_row_that_lies_is_caught():

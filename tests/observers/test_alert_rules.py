@@ -54,7 +54,7 @@ def test_an_alert_says_how_urgent_it_is_and_what_to_do(rule):
 
 
 def check_command(words: list[str]) -> None:
-    """The commands that a remedy names exist, with their options."""
+    """A command that a text names exists, with its options; where it is given any, none that it needs is missing."""
     command, left = cli, list(words)
     context = command.make_context("perdure", [], resilient_parsing=True)
     while left and hasattr(command, "get_command"):
@@ -62,8 +62,11 @@ def check_command(words: list[str]) -> None:
         assert found is not None, words
         command = found
         left.pop(0)
-    options = {one for parameter in command.params for one in parameter.opts}
-    assert {one for one in left if one.startswith("--")} <= options, words
+    given = {one for one in left if one.startswith("--")}
+    options = [one for one in command.params if one.opts[0].startswith("--")]
+    assert given <= {name for one in options for name in one.opts}, words
+    missing = [one.opts for one in options if one.required and given.isdisjoint(one.opts)]
+    assert not (given and missing), (words, missing)
 
 
 def test_a_command_that_there_is_not_is_caught():
@@ -71,6 +74,8 @@ def test_a_command_that_there_is_not_is_caught():
         check_command(["gates", "open"])
     with pytest.raises(AssertionError):
         check_command(["dead", "groups", "--reason"])
+    with pytest.raises(AssertionError):
+        check_command(["dead", "discard", "--older-than", "30d"])
 
 
 def test_the_page_lists_every_alert_and_no_other():

@@ -8,6 +8,7 @@ from perdure.model.kinds import Kind
 from perdure.model.verdicts import Failure
 from perdure.rules.explain import Question, explain
 from perdure.rules.failure_spec import DescribedFailure, failure_of
+from perdure.rules.policy import Policy
 from perdure.rules.policy_form import policy_form, policy_from
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.vocabulary import CLASSES, CONVERTER, GATEWAY
@@ -61,6 +62,16 @@ def test_a_published_sequence_is_kept_to_the_letter(policy, kind, waits_s, end):
         assert answer.counted
     last = asked(policy, kind, len(waits_s) + 1)
     assert (last.action, last.failed_reason, last.delay_s) == ("fail", end, None)
+
+
+def test_a_model_may_have_five_tries_by_a_policy_based_on_its_preset():
+    """Five tries have four waits, the last of which are 4 s and 8 s, spread by a quarter."""
+    patient = Policy.based_on("datasets-llm", name="patient", attempts_max=5)
+    failure = Failure(Kind.NETWORK, "test")
+    for attempt, wait_s in enumerate((1, 2, 4, 8), start=1):
+        answer = explain(patient, Question(failure, attempt))
+        assert (answer.delay_s.min, answer.delay_s.max) == (wait_s * 0.75, wait_s * 1.25)
+    assert explain(patient, Question(failure, 5)).failed_reason == "exhausted"
 
 
 FATAL = [
