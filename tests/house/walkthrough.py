@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.house.markdown import Fence, fences
 
 FILE_NAME = re.compile(r"^# ([\w/]+\.(?:py|toml))$")
-READING = ("jobs", "audit", "db status")
+READING = ("jobs", "audit", "db status", "gates show", "dead groups")
 SENDING = frozenset({"-d", "--data", "--data-binary", "--json", "-X"})  # options of curl
 BIN = Path(sys.executable).parent
 
@@ -41,7 +41,7 @@ MEASURED = (
     (re.compile(r"(?<=after )\d+\.\d+(?= s)"), r"\d+\.\d+"),
     (re.compile(r"(?<=retry in )\d+(?:\.\d+)?(?= s)"), r"\d+(?:\.\d+)?"),
     (re.compile(r"(?<=worker )\d+|(?<=worker=)\d+"), r"\d+"),
-    (re.compile(r'(?<="refused": )\d(?=\D)'), r"\d"),  # one digit stands for a few
+    (re.compile(r'(?<="refused": )[1-9](?=\D)'), r"[1-9]"),  # one digit stands for a few
     (re.compile("…"), r".*"),
 )
 
@@ -170,7 +170,8 @@ class Walk:
                 self._compare(where, step.shown, lambda: self._run(where, command))
             case ["export", assigned]:
                 name = assigned.partition("=")[0]
-                shell = ["sh", "-c", f'{step.command}; printf %s "${name}"']
+                assign = f"set -e; {step.command.removeprefix('export ')}"  # its own status
+                shell = ["sh", "-c", f'{assign}; printf %s "${name}"']
                 self.exported[name] = self._run(where, shell)
             case ["curl", *_]:
                 renamed = re.sub(NAMED, lambda one: self.names.get(one[0], one[0]), step.command)
@@ -242,8 +243,8 @@ class Walk:
     # -- in the background -----------------------------------------------------------------
 
     def _start(self, where: str, command: Sequence[str], shown: Sequence[str] | None) -> None:
-        if self.untold:  # a shell keeps the number until it has told of the end
-            raise Untrue(f"{where}: which number? Say before: kill %1; wait %1")
+        for number in self.untold:  # a shell keeps the number until it has told of the end
+            raise Untrue(f"{where}: which number? Say before: kill %{number}; wait %{number}")
         number = max(self.background, default=0) + 1  # as a shell counts its jobs
         log = self.folder / f"background-{number}.log"
         with log.open("wb") as output:

@@ -195,5 +195,10 @@ def test_the_page_gives_an_exception_the_body_that_its_client_leaves_on_the_line
         ask()
     meaning = meaning_of(caught.value, "gateway-worker")
     assert (meaning.code, meaning.status, meaning.wait_s) == ("RATE_LIMITED", 503, 7.0)
+    upstream.script(Answer(401, {"error": {"code": "RATE_LIMITED"}}, after=After.CUT))
+    with pytest.raises(Exception) as caught:  # of a body that breaks off, the status is left
+        ask()
+    meaning = meaning_of(caught.value, "gateway-worker")
+    assert (meaning.kind, meaning.status) == ("auth", 401)
     upstream.script(Answer(200, "all is well"))
     assert ask() == b"all is well"

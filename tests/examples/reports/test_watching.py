@@ -50,16 +50,16 @@ def test_five_numbers_are_those_of_the_jobs_and_files(working):
         lately = list(
             connection.execute("SELECT * FROM files WHERE processed_at > now() - interval '1 day'")
         )
-    assert len(lately) == 3
+    assert id not in [str(one["id"]) for one in lately]
     failed = [one["error_code"] for one in lately if one["status"] == "failed"]
     misfits = failed.count("schema_validation_failed")
     captured = sum(one["raw_output"] is not None for one in lately)
     assert told == {
         "retry_rate": pytest.approx(len(retried) / len(tries), abs=1e-4),
-        "final_failure_rate": pytest.approx(len(failed) / 3, abs=1e-4),
+        "final_failure_rate": pytest.approx(len(failed) / len(lately), abs=1e-4),
         "mean_time_to_succeeded_s": pytest.approx(sum(times) / len(times), abs=1e-3),
-        "schema_failure_share": pytest.approx(misfits / 3, abs=1e-4),
-        "raw_output_capture_share": pytest.approx(captured / 3, abs=1e-4),
+        "schema_failure_share": pytest.approx(misfits / len(lately), abs=1e-4),
+        "raw_output_capture_share": pytest.approx(captured / len(lately), abs=1e-4),
     }
     assert min(told.values()) > 0
 
