@@ -6,6 +6,7 @@ what the rules of the gate answer; a field without a row fails, and so does one 
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from random import Random
 from typing import Any
 
@@ -41,7 +42,7 @@ from perdure.rules.gate.pace import (
 from perdure.rules.gate.pace_settings import PaceSettings
 from perdure.rules.gate.probe import end_probe, lease
 from perdure.rules.gate.signs import WELL
-from perdure.rules.gate.window import WindowSettings, is_isolated
+from perdure.rules.gate.window import Window, WindowSettings, is_isolated
 from perdure.rules.hints.calls_left import Room
 from perdure.rules.matchers import Match
 from perdure.rules.policy import Hints, Policy, Rule
@@ -342,6 +343,33 @@ GATE: dict[str, Row] = {
 }
 
 
+def sick_of(failed: list[bool], *slow: bool, now_s: float = 20.0, **more: float) -> Look:
+    """Whether a window trips the gate where calls, a second apart, ended so; the slow ones took three seconds."""
+
+    def look(settings: WindowSettings) -> object:
+        samples = window_of(failed).samples
+        calls = Window(
+            tuple(
+                replace(one, took_s=3.0 * is_slow)
+                for one, is_slow in zip_longest(samples, slow, fillvalue=False)
+            )
+        )
+        gate = GateSettings(window=replace(settings, **more))
+        return trip(FLOWING, gate, calls, at(now_s), MIDDLE).move
+
+    return look
+
+
+WINDOW: dict[str, Row] = {
+    "calls": Row(20, 10, sick_of([False] * 10 + [True] * 10)),
+    "calls_min": Row(10, 20, sick_of([True] * 10)),
+    "fail_share": Row(0.9, 0.5, sick_of([True] * 8 + [False] * 2)),
+    "window_s": Row(None, 30.0, sick_of([True] * 20, now_s=1_000.0)),
+    "slow_s": Row(None, 2.0, sick_of([False] * 20, *[True] * 20)),
+    "slow_share": Row(0.8, 1.0, sick_of([False] * 20, *[True] * 18, slow_s=2.0)),
+}
+
+
 def outcomes(row: Row, make: Callable[[Any], Any]) -> tuple[object, object]:
     return row.look(make(row.one)), row.look(make(row.other))
 
@@ -359,6 +387,7 @@ PARTS: dict[type, tuple[Any, dict[str, Row]]] = {
     Backoff: (Backoff(), BACKOFF),
     Jitter: (Jitter(), JITTER),
     GateSettings: (GateSettings(), GATE),
+    WindowSettings: (WindowSettings(), WINDOW),
     PaceSettings: (PaceSettings(), PACE),
 }
 FIELDS = [(cls, one.name) for cls in PARTS for one in fields(cls) if one.name != "steps_s"]

@@ -166,6 +166,26 @@ def test_a_refused_result_ends_its_job_and_every_receipt_is_delivered():
     shop.close()
 
 
+def test_whatever_goes_wrong_with_what_was_refused_the_others_are_delivered_first(monkeypatch):
+    shop = Shop(stage("one"), concurrency=4)
+    shop.place.put_many(4)
+    shop.pump.once()
+    refused, *good = shop.running.values()
+    shop.finish(refused, UNSTORABLE)
+    for claim in good:
+        shop.finish(claim)
+    shop.pump._gather()
+
+    def settled(_one):
+        raise LookupError("nobody has thought of this")
+
+    monkeypatch.setattr(shop.pump, "_record_of", settled)
+    with pytest.raises(LookupError):
+        shop.pump._send(None)
+    assert len(shop.notes.of(EventName.JOB_SUCCEEDED)) == 3
+    shop.close()
+
+
 def test_a_defect_in_judging_what_was_refused_keeps_no_other_back(monkeypatch):
     shop = Shop(stage("one"), concurrency=4)
     shop.place.put_many(4)

@@ -541,7 +541,9 @@ policies = st.builds(
     backoff=backoffs,
     jitter=jitters,
     hint=hints,
-    rules=st.dictionaries(st.sampled_from(Kind), rules, max_size=5),
+    rules=st.dictionaries(
+        st.sampled_from(sorted(set(Kind) - {Kind.WORKER_LOST})), rules, max_size=5
+    ),
     otherwise=rules,
     scope=st.sampled_from(["stage", "job"]),
     crash_is_failure=st.booleans(),
@@ -835,6 +837,15 @@ def test_a_rule_may_heed_the_server_or_not_whatever_its_policy_does():
     hearing = Policy("p", heed_server=False, rules=rules, otherwise=Rule("retry"))
     assert decided(refused, policy=hearing).why.rule == "heed_server"
     assert isinstance(decided(other, policy=hearing), Retry)
+
+
+@pytest.mark.parametrize("kind", [Kind.AUTH, Kind.BILLING])
+def test_the_servers_word_that_it_is_useless_fails_no_item_where_the_credential_is_held(kind):
+    refused = Failure(kind, "test", server_says=False)
+    decision = decided(refused, policy=preset("standard"))
+    assert (type(decision), decision.hold) == (Retry, Hold(PauseScope.CREDENTIAL))
+    heeding = Policy("p", rules={kind: Rule("hold", heed_server=True)})
+    assert decided(refused, policy=heeding).why.rule == "heed_server"
 
 
 @pytest.mark.parametrize("gate", [GateView("held"), GateView("probing", probe=True)])

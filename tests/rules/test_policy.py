@@ -83,6 +83,10 @@ WRONG = [
     (lambda: Policy.based_on("standard", name="p", waits_max=-1), ["waits_max", "-1"]),
     (lambda: Policy.based_on("standard", name="p", rules={"slow": "retry"}), ["rules", "'slow'"]),
     (lambda: Policy("p", scope="run"), ["scope", "'run'", "job, stage"]),
+    (
+        lambda: Policy("p", rules={"worker_lost": FAIL}),
+        ["rules", "'worker_lost'", "crashes_max", "crash_is_failure"],
+    ),
     (lambda: Policy("p", rules={"slow": RETRY}), ["rules", "'slow'", "rate_limited", "transient"]),
     (lambda: Rule("repeat"), ["rule.action", "'repeat'", "fail, hand_over, hold, retry, wait"]),
     (lambda: Rule("retry", attempts_max=0), ["rule.attempts_max", "0", "between 1 and"]),
@@ -177,7 +181,7 @@ def test_a_group_is_laid_over_the_rules_of_the_policy_below():
 
 def test_the_kinds_that_nobody_speaks_about_are_known():
     assert Kind.AMBIGUOUS in kinds_left(Policy("p", rules={"network": "retry"}))
-    assert kinds_left(Policy("p", rules=dict.fromkeys(Kind, FAIL))) == ()
+    assert kinds_left(Policy("p", rules=dict.fromkeys(set(Kind) - {Kind.WORKER_LOST}, FAIL))) == ()
     assert kinds_left(Policy("p", retriable="all")) == ()
     for kind in kinds_left(preset("standard")):
         assert ruled(preset("standard"), kind)[1] == "otherwise"

@@ -191,9 +191,8 @@ def _find_stated(
     if evidence.kind is not None:
         return evidence.kind, "stated by the stage"
     for number, one in enumerate(matches, start=1):
-        if by_code and one.is_by_status_alone:
-            continue
-        answer = answer_of(one.fits, evidence)  # a class of the user's own may raise anything
+        # A class of the user's own may raise anything.
+        answer = answer_of(lambda: one.fits(evidence) and not (by_code and one.is_by_status_alone))  # noqa: B023
         if isinstance(answer, BaseException):
             broken.append(f"; match {number} of the policy raised {safe_line(short_text(answer))}")
         elif answer:

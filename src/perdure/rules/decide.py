@@ -156,15 +156,13 @@ def _case(
 
 
 def _decide_failure(case: _Case) -> Answer:
-    kind, policy = case.failure.kind, case.policy
-    if kind is Kind.WORKER_LOST:
+    if case.failure.kind is Kind.WORKER_LOST:
         return _decide_crash(case)
     if case.failure.final:
         case.rule_name = "unstorable"
         text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
         return _fail(case, FailedReason.FATAL, text)
-    heeds = policy.heed_server if case.rule.heed_server is None else case.rule.heed_server
-    if case.failure.server_says is False and heeds:
+    if case.failure.server_says is False and _heeds_server(case):
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if _is_behind_gate(case):
@@ -174,10 +172,17 @@ def _decide_failure(case: _Case) -> Answer:
     if case.hint_s is not None and case.hint_s > case.hints.s_max:
         case.rule_name = "hint.s_max"
         text = f"the server asked for {seconds(case.hint_s)}, more than the policy accepts"
-        return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[kind].scope))
+        return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[case.failure.kind].scope))
     if _is_weak(case):
         return _waiting(case, _hold(case), weak=True)
     return _try_again(case, case.rule.action)
+
+
+def _heeds_server(case: _Case) -> bool:
+    """Whether the server's word ends it. What holds the upstream waits for people to mend what no item has caused."""
+    if case.rule.heed_server is None:
+        return case.policy.heed_server and case.rule.action is not Action.HOLD
+    return case.rule.heed_server
 
 
 def _try_again(case: _Case, action: RetryingAction) -> Answer:

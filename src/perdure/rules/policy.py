@@ -346,6 +346,11 @@ def rules_by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
     for name, value in rules.items():
         if name in GROUPS:
             grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(f"rules.{name}", value))
+        elif name == Kind.WORKER_LOST:
+            raise ConfigError(
+                "rules names 'worker_lost', which no rule answers; how often a crash is tried again is crashes_max, "
+                "and crash_is_failure counts it among the failures"
+            )
         elif name in tuple(Kind):
             own[Kind(name)] = _rule(f"rules.{name}", value)
         else:
