@@ -36,14 +36,13 @@ OURS = re.compile(r"([0-9a-f]{32})(\.pdf|\.\d+\.xml)|\.[0-9a-f]{32}")  # PDF, XM
 # A file under the names that programs and people are told. Its tries are those that count, and the one that is under way.
 LISTED = """
 SELECT j.id::text, f.upload, f.name AS filename, f.bytes, j.status, j."lastAttemptAt", j."retryAfter",
-    least(p.failures + (j.status IN ('processing', 'complete'))::int, %(attempts_max)s) AS "attemptCount",
+    least(j."attemptCount", %(attempts_max)s) AS "attemptCount",
     j.created_at AS "createdAt", j."queuedAt", j.started_at AS "startedAt", c.at AS "updatedAt",
     concat_ws('/', j.updated_at, f.changed_at, x.at) AS version,
-    e.ended_at AS "endedAt", k.expires_at AS "expiresAt", j."errorCode", f.deleted_at IS NOT NULL AS deleted,
+    j."endedAt", k.expires_at AS "expiresAt", j."errorCode", f.deleted_at IS NOT NULL AS deleted,
     f.expired_at IS NOT NULL OR x.at IS NOT NULL AS expired, f.download_count AS "downloadCount"
-FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id JOIN perdure_jobs AS p ON p.id = f.job_id,
-    LATERAL (SELECT CASE WHEN j.status IN ('complete', 'failed', 'cancelled') THEN j.updated_at END AS ended_at) AS e,
-    LATERAL (SELECT e.ended_at + make_interval(secs => %(kept_s)s) AS expires_at) AS k,
+FROM converter_files AS f JOIN perdure_converter_jobs AS j ON j.id = f.job_id,
+    LATERAL (SELECT j."endedAt" + make_interval(secs => %(kept_s)s) AS expires_at) AS k,
     LATERAL (SELECT CASE WHEN k.expires_at <= now() THEN k.expires_at END AS at) AS x,
     LATERAL (SELECT greatest(j.updated_at, f.changed_at, x.at) AS at) AS c
 WHERE f.owner = %(owner)s
@@ -61,9 +60,8 @@ UPDATE converter_files AS f SET closed_at = coalesce(f.closed_at, now()), expire
 WHERE f.expired_at IS NULL AND f.deleted_at IS NULL
     AND (%(owner)s::text IS NULL OR (f.owner = %(owner)s AND f.sha256 = %(sha256)s))
     AND NOT EXISTS (
-        SELECT 1 FROM perdure_converter_jobs AS j WHERE j.id = f.job_id AND NOT (
-            j.status IN ('complete', 'failed', 'cancelled') AND j.updated_at < now() - make_interval(secs => %(kept_s)s)
-        )
+        SELECT 1 FROM perdure_converter_jobs AS j
+        WHERE j.id = f.job_id AND (j."endedAt" < now() - make_interval(secs => %(kept_s)s)) IS NOT TRUE
     )
 RETURNING f.upload
 """

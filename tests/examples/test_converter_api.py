@@ -435,7 +435,8 @@ def test_a_result_expires_and_its_file_can_be_converted_anew(make_converter_tria
         assert rows(trial, "SELECT name, spec FROM perdure_schedules") == [("sweeps", "every 10m")]
         with psycopg.connect(trial.database_url) as cx:  # two hours later
             cx.execute(
-                "UPDATE perdure_jobs SET updated_at = updated_at - 7200000000 WHERE pipeline = 'conversions'"
+                "UPDATE perdure_jobs SET updated_at = updated_at - 7200000000,"
+                " finished_at = finished_at - 7200000000 WHERE pipeline = 'conversions'"
             )
         two_hours_ago = stray.stat().st_mtime - 7_200
         os.utime(stray, (two_hours_ago, two_hours_ago))

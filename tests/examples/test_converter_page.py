@@ -320,7 +320,7 @@ def refresh_until(page: Page, name: str, wanted: str) -> None:
     until(f"{name} is {wanted}", look)
 
 
-EXPIRE = "UPDATE perdure_jobs SET updated_at = (extract(epoch FROM now()) * 1e6)::bigint - 86400000000 WHERE state = 'succeeded'"
+EXPIRE = "UPDATE perdure_jobs SET finished_at = (extract(epoch FROM now()) * 1e6)::bigint - 86400000000 WHERE state = 'succeeded'"
 
 
 def test_an_open_page_takes_the_download_away_when_the_result_expires(

@@ -185,13 +185,28 @@ def test_a_job_is_shown_with_the_converters_names_through_its_life(desk):
     desk.settle(failing(desk.take(), desk.worker, code="NOT_PDF"))
     assert desk.converter(id, *names) == ("failed", 2, second_at, None, None)
     assert desk.converter(id, *errors) == ("NOT_PDF", "The item is broken.", "fatal", 1)
+    ended_at = desk.clock.now()
     desk.clock.push(1)
+    assert desk.converter(id, '"endedAt"') == (ended_at,)
     desk.place.revive(desk.place.see(id))
     times = ("created_at", '"queuedAt"', "started_at", "updated_at")
     assert desk.converter(id, *times) == (start, desk.clock.now(), first_at, desk.clock.now())
     assert desk.converter(id, *names[:2], *errors) == ("queued", 0, None, None, None, 0)
     desk.settle(success(desk.take(), desk.worker))
     assert desk.converter(id, "status", '"attemptCount"') == ("complete", 1)
+
+
+def test_the_converters_tries_are_those_that_count_and_the_end_stays_when_it_is_discarded(desk):
+    id = desk.put()
+    desk.settle(snooze(desk.take(), desk.worker, delay_s=0.0))
+    assert desk.converter(id, '"attemptCount"', '"endedAt"') == (0, None)
+    claim = desk.take()
+    assert desk.converter(id, '"attemptCount"') == (1,)
+    desk.settle(failing(claim, desk.worker))
+    ended_at = desk.clock.now()
+    desk.clock.push(60)
+    desk.place.discard(desk.place.see(id))
+    assert desk.converter(id, '"attemptCount"', '"endedAt"') == (1, ended_at)
 
 
 def test_a_lease_is_its_workers_and_moves_with_every_beat(desk):

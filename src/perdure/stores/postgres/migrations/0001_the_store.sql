@@ -725,12 +725,11 @@ FROM (
 GROUP BY p.run;
 
 -- Jobs as the converter calls them. A lease is the worker's, and a caller's lasts until its job must have ended. Attempts
--- are those of this life; a job that was driven again was queued when it was.
+-- are those of this life that count, and the one under way; a job that was driven again was queued when it was.
 CREATE VIEW perdure_converter_jobs AS
 SELECT j.no AS job, j.id, j.owner, j.pipeline, j.stage,
     CASE WHEN j.state = 'succeeded' THEN 'complete' ELSE j.state END AS status,
-    (SELECT count(*) FROM perdure_attempts AS a WHERE a.job = j.no AND a.life = j.life)
-        + CASE WHEN j.state = 'processing' THEN 1 ELSE 0 END AS "attemptCount",
+    j.failures + CASE WHEN j.state IN ('processing', 'succeeded') THEN 1 ELSE 0 END AS "attemptCount",
     to_timestamp(j.claimed_at / 1e6) AS "lastAttemptAt",
     CASE WHEN j.ready = 0 THEN to_timestamp(j.due_at / 1e6) END AS "retryAfter",
     w.name AS leased_by,
@@ -740,7 +739,7 @@ SELECT j.no AS job, j.id, j.owner, j.pipeline, j.stage,
     to_timestamp(coalesce(
         (SELECT min(a.claimed_at) FROM perdure_attempts AS a WHERE a.job = j.no), j.claimed_at
     ) / 1e6) AS started_at,
-    to_timestamp(j.updated_at / 1e6) AS updated_at,
+    to_timestamp(j.updated_at / 1e6) AS updated_at, to_timestamp(j.finished_at / 1e6) AS "endedAt",
     j.error_code AS "errorCode", j.error_message AS "errorMessage", j.failed_reason AS "failedReason",
     CASE WHEN j.failed_reason IS NOT NULL AND j.discarded_at IS NULL THEN 1::bigint ELSE 0 END AS "deadLetter"
 FROM perdure_jobs AS j LEFT JOIN perdure_workers AS w ON w.no = j.worker;
