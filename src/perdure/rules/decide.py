@@ -162,7 +162,10 @@ def _decide_failure(case: _Case) -> Answer:
         case.rule_name = "unstorable"
         text = f"{case.failure.detail}; the next try would end the same, so no policy asks for it"
         return _fail(case, FailedReason.FATAL, text)
-    if case.failure.server_says is False and _heeds_server(case):
+    heeds = case.rule.heed_server
+    if heeds is None:  # what holds the upstream waits for people, and no item is to blame
+        heeds = case.policy.heed_server and case.rule.action is not Action.HOLD
+    if case.failure.server_says is False and heeds:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
     if _is_behind_gate(case):
@@ -176,13 +179,6 @@ def _decide_failure(case: _Case) -> Answer:
     if _is_weak(case):
         return _waiting(case, _hold(case), weak=True)
     return _try_again(case, case.rule.action)
-
-
-def _heeds_server(case: _Case) -> bool:
-    """Whether the server's word ends it. What holds the upstream waits for people to mend what no item has caused."""
-    if case.rule.heed_server is None:
-        return case.policy.heed_server and case.rule.action is not Action.HOLD
-    return case.rule.heed_server
 
 
 def _try_again(case: _Case, action: RetryingAction) -> Answer:

@@ -26,15 +26,17 @@ from tests.surfaces.cli.test_bad_stores import APP
 class Started:
     """A worker that was started by an init system."""
 
-    def __init__(self, folder: Path, url: str, *options: str) -> None:
+    def __init__(self, folder: Path, url: str, *options: str, serves: bool = False) -> None:
         (folder / "shop.py").write_text(APP)
+        worker = ("worker", "shop:app", "--log-format", "json", "--grace", "1")
+        command = ("serve", "shop:app", "--worker", "--port", "0") if serves else worker
         self._said = folder / "said.txt"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
-                [*CLI, "worker", "shop:app", "--log-format", "json", "--grace", "1", *options],
+                [*CLI, *command, *options],
                 cwd=folder,
-                env={**environment, "PERDURE_STORE": url},
+                env={**environment, "PERDURE_STORE": url, "PERDURE_LOG_FORMAT": "json"},
                 stderr=said,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -58,8 +60,8 @@ class Started:
 def start(tmp_path) -> Iterator[Callable[..., Started]]:
     all_started = []
 
-    def start(url: str, *options: str) -> Started:
-        all_started.append(Started(tmp_path, url, *options))
+    def start(url: str, *options: str, **more: bool) -> Started:
+        all_started.append(Started(tmp_path, url, *options, **more))
         return all_started[-1]
 
     yield start
@@ -88,6 +90,17 @@ def test_a_worker_waits_for_a_store_that_starts_after_it_and_says_so_once(start,
     assert "waited for up to 60 s" in away["reason"]
     worker.process.send_signal(signal.SIGTERM)
     assert worker.ended() == 0
+
+
+@pytest.mark.story
+def test_a_server_waits_for_a_store_that_starts_after_it(start, line, database):
+    server = start(line.url(database), serves=True)
+    server.told("store_away")
+    line.accept()
+    server.told("store_back")
+    server.told("worker_started")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.ended() == 0
 
 
 @pytest.mark.story

@@ -1,13 +1,21 @@
 """Opening a store with the settings in force."""
 
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from perdure.config import Config, load
 from perdure.engine.clock import SystemClock
-from perdure.model.errors import ConfigError
+from perdure.engine.observe import Observers
+from perdure.engine.pauses import Pauses
+from perdure.model.errors import ConfigError, StoreUnavailable
 from perdure.ports import Schema
 from perdure.stores import opening, urls
 from perdure.stores.opening import Opened
+
+T = TypeVar("T")
+
+_AGAIN = (0.1, 1.0, 2.0)  # the pauses between looks for a store that is away at the start
 
 
 def settings_in_force(**given: Any) -> Config:
@@ -54,3 +62,18 @@ def open_store(
         connections=connections or load().connections,
         read_only=read_only,
     )
+
+
+def when_there(act: Callable[[], T], wait_s: float, observers: Observers) -> T:
+    """What the act gives; a store that is away is waited for: when a machine starts, ours may be up before the server's."""
+    give_up_at, pauses = time.monotonic() + wait_s, Pauses(*_AGAIN)
+    while True:
+        try:
+            return act()
+        except StoreUnavailable as away:
+            pause_s = pauses.next_s()
+            if not away.may_pass or time.monotonic() + pause_s > give_up_at:
+                raise
+            wait = f"it is waited for up to {wait_s:g} s"
+            observers.store_is_away(StoreUnavailable(f"{away}; {wait}"))
+        time.sleep(pause_s)

@@ -5,16 +5,14 @@ import os
 import select
 import signal
 import socket
-import time
 from collections.abc import Sequence
 from types import FrameType
 
-from perdure.app.session.opening import open_store
+from perdure.app.session.opening import open_store, when_there
 from perdure.app.worker.metrics_port import MetricsPort
 from perdure.config import Config
 from perdure.engine.clock import SystemClock
 from perdure.engine.observe import Observers
-from perdure.engine.pauses import Pauses
 from perdure.engine.supervise.oom import OomCounter
 from perdure.engine.supervise.supervisor import Lanes, Spawn, Supervisor
 from perdure.model.errors import StoreUnavailable
@@ -24,7 +22,6 @@ from perdure.observers.log import flush_logs, log_event, write_logs
 from perdure.ports import Observer, Store
 
 _LAST_WORD_S = 2.0  # for an answer of the store after the grace
-_AGAIN = (0.1, 1.0, 2.0)  # the pauses between looks for a store that is away at the start
 
 
 def supervise(
@@ -149,19 +146,13 @@ def _opened_in_time(
 
 
 def _await_store(url: str, config: Config, observers: Observers) -> Store:
-    """The store; one that is away is waited for: when a machine starts, ours may be up before the server's."""
-    give_up_at, pauses = time.monotonic() + config.store_wait_s, Pauses(*_AGAIN)
-    while True:
-        try:
-            wait_s_max = max(config.lease_ttl_s / 3, 0.1)
-            return open_store(url, wait_s_max=wait_s_max, connections=config.connections).store
-        except StoreUnavailable as away:
-            pause_s = pauses.next_s()
-            if not away.may_pass or time.monotonic() + pause_s > give_up_at:
-                raise
-            wait = f"it is waited for up to {config.store_wait_s:g} s"
-            observers.store_is_away(StoreUnavailable(f"{away}; {wait}"))
-        time.sleep(pause_s)
+    wait_s_max = max(config.lease_ttl_s / 3, 0.1)
+    opened = when_there(
+        lambda: open_store(url, wait_s_max=wait_s_max, connections=config.connections),
+        config.store_wait_s,
+        observers,
+    )
+    return opened.store
 
 
 def _numbers(store: Store, wanted: Sequence[Lane]) -> Lanes:

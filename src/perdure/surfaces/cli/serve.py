@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import click
 
 from perdure.app import load_session
+from perdure.app.session.opening import when_there
 from perdure.app.surface.access import tokens
 from perdure.app.surface.serving import working, write_server_log
 from perdure.app.worker.embedded import EmbeddedWorker
@@ -82,7 +83,8 @@ def serve(
     session = load_session(app)
     host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
     write_server_log(session)
-    session.make_ready()
+    when_there(session.make_ready, session.settings["store_wait_s"], session.observers)
+    session.observers.store_answers()
     now = session.opened.reader.now()
     if host not in _LOOPBACK and not any(one.is_good(now) for one in tokens(session)):
         raise CallerError(
