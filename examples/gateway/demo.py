@@ -45,6 +45,7 @@ class Wish:
     provider: str
     ends: tuple[str, ...] = (TEXT,)
     later: bool = False
+    joins: int = 0  # tries that come to a call which is under way
     more: dict[str, Any] = field(default_factory=dict)
     status: int = 0
     job: str = ""
@@ -135,11 +136,15 @@ class BadDay:
         self._ask(crowd)
         asked += crowd
         self._wait("all have ended", lambda: all(self._look(one) for one in asked))
-        self._say("a call hangs, and the worker that waits for it is killed with SIGKILL")
-        victim = [Wish("script: hang, ok | killed", "cloud", later=True)]
+        self._say(
+            "a worker is killed with SIGKILL while it waits for a call; the next one joins it"
+        )
+        victim, hits = [Wish("script: hold | killed", "cloud", later=True, joins=1)], self._hits()
         self._ask(victim)
-        self._wait("the call hangs", lambda: self._calls().get(victim[0].prompt, 0) == 1)
+        self._wait("the call is made", lambda: self._calls().get(victim[0].prompt, 0) == 1)
         kill_working_process(parts.pids("worker"))
+        self._wait("the next one waits for it, too", lambda: self._hits() > hits)
+        httpx2.post(f"{self._address('scripted')}/release")
         asked += victim
         self._wait("all have ended", lambda: all(self._look(one) for one in asked))
         self._say(f"asked again, {asked[0].prompt!r} is answered from the cache")
@@ -185,7 +190,7 @@ class BadDay:
             one.tries = len(attempts[one.prompt])
             if one.end not in one.ends:
                 self.complaints.append(f"{one.prompt!r} ended with {one.end}, not {one.ends}")
-            met = 0 if one.provider == "unset" else one.tries
+            met = 0 if one.provider == "unset" else one.tries - one.joins
             if one.provider != "local" and calls.get(one.prompt, 0) != met:
                 said = f"{calls.get(one.prompt, 0)} calls for {one.tries} tries of {one.prompt!r}"
                 self.complaints.append(said)
@@ -260,6 +265,10 @@ class BadDay:
     def _calls(self) -> dict[str, int]:
         found: dict[str, int] = httpx2.get(f"{self._address('scripted')}/calls").json()
         return found
+
+    def _hits(self) -> int:
+        told = httpx2.get(f"{self._address('gateway')}/v1/ai/status", timeout=PATIENCE_S).json()
+        return int(told["cache"]["hits"])
 
     def _wait(self, what: str, question: Callable[[], bool]) -> None:
         give_up_at = time.monotonic() + PATIENCE_S

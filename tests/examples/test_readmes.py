@@ -64,7 +64,7 @@ GATEWAY = Example(
     + [f"PC-004.{n}" for n in (1, 2, 3, 4, "api")]
     + ["R141", "D10"],
     ("scripted.py", "demo.py"),
-    750,
+    765,
 )
 
 
