@@ -20,7 +20,7 @@ import pytest
 from examples.gateway import providers
 from examples.gateway.answers import BODY_BYTES_MAX
 from examples.gateway.api import make_api
-from examples.gateway.app import make_texts, read_settings
+from examples.gateway.app import TIMEOUT_S, WAIT_S, make_texts, read_settings
 from examples.gateway.gateway import Cache, Gateway, make_gateway
 from examples.gateway.providers import Health, Provider, read_providers
 from examples.gateway.schemas import CODES, HTTP_STATUS, AIError, AIFailure, Generated, error_of
@@ -746,6 +746,19 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_name(monkeypatch, environm
 def told(monkeypatch, environment: dict[str, str]) -> None:
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
+
+
+def test_the_defaults_are_those_of_the_readme_and_a_wait_is_over_before_a_provider_s_time(
+    monkeypatch,
+):
+    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_GATEWAY_URL": "http://x"})
+    settings, (one,) = read_settings(), read_providers().values()
+    wait_s, call_s = settings[WAIT_S], settings[TIMEOUT_S]
+    found = {"WAIT": wait_s, "NAME_TIMEOUT": one.timeout_s, "GATEWAY_TIMEOUT": call_s}
+    page = (ROOT / "examples" / "gateway" / "README.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"(?m)^\| `AI_(\w+)_MS` \|.+\| (\d+) \|$", page))
+    assert said == {name: f"{1_000 * time_s:g}" for name, time_s in found.items()}
+    assert wait_s < one.timeout_s < call_s
 
 
 def test_the_gateway_s_settings_are_refused_by_name_too(monkeypatch):
