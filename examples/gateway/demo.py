@@ -7,13 +7,14 @@ call that is no attempt, and the books must balance; otherwise it ends with stat
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -103,7 +104,8 @@ class BadDay:
         with ExitStack() as stack:
             self._say("starting the model, a scripted provider, the gateway, the API and a worker")
             model = stack.enter_context(ModelServer())
-            parts = stack.enter_context(Parts(self._environment(model), self._folder))
+            environment = self._environment(model)
+            parts = stack.enter_context(Parts(environment, self._folder))
             for name, factory in (
                 ("scripted", "scripted:make_provider"),
                 ("gateway", "gateway:make_gateway"),
@@ -121,6 +123,7 @@ class BadDay:
             stack.callback(self._app.close)
             asked = self._suffer(parts)
             self._take_stock(asked)
+            self.complaints += told_keys(self._folder, environment)
             return asked
 
     def _suffer(self, parts: Parts) -> list[Wish]:
@@ -204,11 +207,7 @@ class BadDay:
         self._say(f"the storm cost {storm} calls: {REFUSALS} refusals and {texts} texts")
         if storm != REFUSALS + texts:
             self.complaints.append(f"{storm} calls in a storm of {REFUSALS} refusals")
-        self.complaints += self._secrets() + self._books(asked)
-
-    def _secrets(self) -> list[str]:
-        logs = [*self._folder.glob("*.log")]
-        return [f"{one.name} has a key in it" for one in logs if KEY in one.read_text()]
+        self.complaints += self._books(asked)
 
     def _books(self, asked: list[Wish]) -> list[str]:
         ended = Counter("succeeded" if one.end == TEXT else "failed" for one in asked)
@@ -276,6 +275,13 @@ class BadDay:
             if time.monotonic() > give_up_at:
                 raise TimeoutError(f"not within {PATIENCE_S:g} s: {what}")
             time.sleep(0.1)
+
+
+def told_keys(folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Where a log has a key in it that some process was given."""
+    keys = {text: name for name, text in environment.items() if re.fullmatch("AI_.+_KEY", name)}
+    logs = [(one.name, one.read_text()) for one in folder.glob("*.log")]
+    return [f"{log} has {keys[key]} in it" for log, text in logs for key in keys if key and key in text]  # fmt: skip
 
 
 def kill_working_process(pids: list[int]) -> None:
