@@ -24,7 +24,7 @@ from perdure import ConfigError, JobFailed, JobRef, JsonFormatter, Settings, Sta
 
 from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client, request_id_of
 from .app import GATEWAY_URL, WAIT_S, make_texts, read_settings
-from .schemas import AIFailure
+from .schemas import AIFailure, invalid
 
 
 def make_api(settings: Settings | None = None) -> Starlette:
@@ -71,8 +71,7 @@ class API:
         ask = await ask_of(request)
         pipeline = self._texts.pipeline_of(ask)
         if pipeline is None:
-            known = {"field": "provider", "reason": "the gateway has no such provider"}
-            raise AIFailure("INVALID_REQUEST", "There is no such provider.", details=known)
+            raise invalid("the gateway has no such provider")
         item = msgspec.to_builtins(ask)
         key = request.headers.get("idempotency-key")
         whose: dict[str, Any] = {"key": key, "request_id": request_id_of(request)}

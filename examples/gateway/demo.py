@@ -7,13 +7,14 @@ call that is no attempt, and the books must balance; otherwise it ends with stat
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Wish:
     provider: str
     ends: tuple[str, ...] = (TEXT,)
     later: bool = False
+    joins: int = 0  # tries that come to a call which is under way
     more: dict[str, Any] = field(default_factory=dict)
     status: int = 0
     job: str = ""
@@ -102,7 +104,8 @@ class BadDay:
         with ExitStack() as stack:
             self._say("starting the model, a scripted provider, the gateway, the API and a worker")
             model = stack.enter_context(ModelServer())
-            parts = stack.enter_context(Parts(self._environment(model), self._folder))
+            environment = self._environment(model)
+            parts = stack.enter_context(Parts(environment, self._folder))
             for name, factory in (
                 ("scripted", "scripted:make_provider"),
                 ("gateway", "gateway:make_gateway"),
@@ -120,6 +123,7 @@ class BadDay:
             stack.callback(self._app.close)
             asked = self._suffer(parts)
             self._take_stock(asked)
+            self.complaints += told_keys(self._folder, environment)
             return asked
 
     def _suffer(self, parts: Parts) -> list[Wish]:
@@ -135,11 +139,15 @@ class BadDay:
         self._ask(crowd)
         asked += crowd
         self._wait("all have ended", lambda: all(self._look(one) for one in asked))
-        self._say("a call hangs, and the worker that waits for it is killed with SIGKILL")
-        victim = [Wish("script: hang, ok | killed", "cloud", later=True)]
+        self._say(
+            "a worker is killed with SIGKILL while it waits for a call; the next one joins it"
+        )
+        victim, hits = [Wish("script: hold | killed", "cloud", later=True, joins=1)], self._hits()
         self._ask(victim)
-        self._wait("the call hangs", lambda: self._calls().get(victim[0].prompt, 0) == 1)
+        self._wait("the call is made", lambda: self._calls().get(victim[0].prompt, 0) == 1)
         kill_working_process(parts.pids("worker"))
+        self._wait("the next one waits for it, too", lambda: self._hits() > hits)
+        httpx2.post(f"{self._address('scripted')}/release")
         asked += victim
         self._wait("all have ended", lambda: all(self._look(one) for one in asked))
         self._say(f"asked again, {asked[0].prompt!r} is answered from the cache")
@@ -185,7 +193,7 @@ class BadDay:
             one.tries = len(attempts[one.prompt])
             if one.end not in one.ends:
                 self.complaints.append(f"{one.prompt!r} ended with {one.end}, not {one.ends}")
-            met = 0 if one.provider == "unset" else one.tries
+            met = 0 if one.provider == "unset" else one.tries - one.joins
             if one.provider != "local" and calls.get(one.prompt, 0) != met:
                 said = f"{calls.get(one.prompt, 0)} calls for {one.tries} tries of {one.prompt!r}"
                 self.complaints.append(said)
@@ -199,11 +207,7 @@ class BadDay:
         self._say(f"the storm cost {storm} calls: {REFUSALS} refusals and {texts} texts")
         if storm != REFUSALS + texts:
             self.complaints.append(f"{storm} calls in a storm of {REFUSALS} refusals")
-        self.complaints += self._secrets() + self._books(asked)
-
-    def _secrets(self) -> list[str]:
-        logs = [*self._folder.glob("*.log")]
-        return [f"{one.name} has a key in it" for one in logs if KEY in one.read_text()]
+        self.complaints += self._books(asked)
 
     def _books(self, asked: list[Wish]) -> list[str]:
         ended = Counter("succeeded" if one.end == TEXT else "failed" for one in asked)
@@ -261,12 +265,23 @@ class BadDay:
         found: dict[str, int] = httpx2.get(f"{self._address('scripted')}/calls").json()
         return found
 
+    def _hits(self) -> int:
+        told = httpx2.get(f"{self._address('gateway')}/v1/ai/status", timeout=PATIENCE_S).json()
+        return int(told["cache"]["hits"])
+
     def _wait(self, what: str, question: Callable[[], bool]) -> None:
         give_up_at = time.monotonic() + PATIENCE_S
         while not question():
             if time.monotonic() > give_up_at:
                 raise TimeoutError(f"not within {PATIENCE_S:g} s: {what}")
             time.sleep(0.1)
+
+
+def told_keys(folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Where a log has a key in it that some process was given."""
+    keys = {text: name for name, text in environment.items() if re.fullmatch("AI_.+_KEY", name)}
+    logs = [(one.name, one.read_text()) for one in folder.glob("*.log")]
+    return [f"{log} has {keys[key]} in it" for log, text in logs for key in keys if key and key in text]  # fmt: skip
 
 
 def kill_working_process(pids: list[int]) -> None:

@@ -24,7 +24,7 @@ from perdure import ConfigError
 
 from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client
 from .providers import UNHEALTHY_AFTER, Provider, read_providers
-from .schemas import AIFailure, Ask, Generated
+from .schemas import Ask, Generated, invalid
 
 KEPT_S = 3_600.0  # the document's hour
 KEPT_MAX = 10_000  # answers
@@ -77,31 +77,47 @@ class Gateway:
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers, self._cache = providers, Cache()
+        self._calls: dict[str, asyncio.Task[Generated]] = {}  # under way
         self._client: httpx2.AsyncClient
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with new_client() as self._client:
             yield
+            for call in self._calls.values():
+                call.cancel()
 
     async def generate_text(self, request: Request) -> Response:
         """``POST /v1/ai/generate-text``: a text of the provider that is asked for, from the cache where it is there."""
         ask = await ask_of(request)
         provider = self._providers.get(ask.provider or next(iter(self._providers)))
         if provider is None:
-            known = {"field": "provider", "reason": f"one of: {', '.join(self._providers)}"[:200]}
-            raise AIFailure("INVALID_REQUEST", "There is no such provider.", details=known)
+            raise invalid(f"provider must be one of: {', '.join(self._providers)}")
         key = cache_key(provider, ask)
-        generated = self._cache.get(key)
-        if generated is None:
+        generated = self._cache.get(key) or await self._join(key, provider, ask)
+        return as_json(generated, request=request)
+
+    async def _join(self, key: str, provider: Provider, ask: Ask) -> Generated:
+        """The text or the error of the call under way, else of a new one; it goes on when its client leaves."""
+        if joins := key in self._calls:
+            self._cache.hits += 1
+        else:
+            self._calls[key] = asyncio.create_task(self._call(key, provider, ask))
+        generated = await asyncio.shield(self._calls[key])
+        return msgspec.structs.replace(generated, cached=joins)
+
+    async def _call(self, key: str, provider: Provider, ask: Ask) -> Generated:
+        try:
             generated = await provider.generate(self._client, ask)
             self._cache.put(key, generated)
-        return as_json(generated, request=request)
+            return generated
+        finally:
+            del self._calls[key]
 
     async def tell_status(self, request: Request) -> Response:
         """``GET /v1/ai/status``: how each provider is, no older than half a minute."""
-        looks = [one.check_health(self._client) for one in self._providers.values()]
-        await asyncio.gather(*looks)
+        providers = self._providers.values()
+        await asyncio.gather(*(one.check_health(self._client) for one in providers))
         told = [
             {
                 "name": one.name,
@@ -111,7 +127,7 @@ class Gateway:
                 "lastCode": one.health.last_code,
                 "checkedAt": one.health.checked_at,
             }
-            for one in self._providers.values()
+            for one in providers
         ]
         kept = {"entries": len(self._cache), "hits": self._cache.hits}
         return as_json({"providers": told, "cache": kept}, request=request)

@@ -96,7 +96,7 @@ class Usage(Shape):
 
 
 class Generated(Shape):
-    """The text, who wrote it, and whether it was kept from an earlier request."""
+    """The text, who wrote it, and whether it comes of an earlier request's call."""
 
     text: Annotated[str, Meta(max_length=100_000, pattern=r"^[^\x00]*\Z")]  # as much as is stored
     provider: str

@@ -4,10 +4,12 @@
 
 Each call of that prompt takes the next step, and the last one is repeated. Steps: ``ok``; a status, with ``after=SECONDS`` and
 ``date=SECONDS`` for both forms of Retry-After; ``hang``; ``nonsense``, no completion; ``drift``, JSON of another form;
-``cut``, half of it; ``loud``, a 500 whose code breaks every bound. ``GET /calls`` counts what was asked, ``GET /faults`` what struck.
+``cut``, half of it; ``loud``, a 500 whose code breaks every bound; ``hold``, a text, but not before ``POST /release``.
+``GET /calls`` counts what was asked, ``GET /faults`` what struck.
 ``POST /storm`` with {"refusals": 12, "after": "2"} answers the next twelve calls, whatever they ask, with a 429.
 """
 
+import asyncio
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -30,6 +32,7 @@ def make_provider() -> Starlette:
             Route("/v1/chat/completions", provider.complete, methods=["POST"]),
             Route("/v1/models", provider.models),
             Route("/storm", provider.begin_storm, methods=["POST"]),
+            Route("/release", provider.release, methods=["POST"]),
             Route("/calls", provider.tell_calls),
             Route("/faults", provider.tell_faults),
         ]
@@ -43,6 +46,7 @@ class Scripted:
         self.calls: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.refusals, self.after = 0, "1"
+        self.released = asyncio.Event()
 
     async def complete(self, request: Request) -> Response:
         """One call."""
@@ -59,6 +63,8 @@ class Scripted:
             self.faults[step] += 1
         if step == "hang":
             await request.receive()  # nothing comes before the caller gives up
+        if step == "hold":
+            await self.released.wait()
         if step == "loud":
             return refuse(500, "x" * 300)
         if step.isdecimal():
@@ -74,6 +80,11 @@ class Scripted:
         told = await request.json()
         self.refusals, self.after = told["refusals"], told["after"]
         return JSONResponse(told)
+
+    async def release(self, request: Request) -> Response:
+        """Answer what is held, and hold nothing from now on."""
+        self.released.set()
+        return Response()
 
     async def tell_calls(self, request: Request) -> Response:
         return JSONResponse(self.calls)

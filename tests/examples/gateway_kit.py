@@ -107,13 +107,15 @@ def logged() -> Iterator[Lines]:
             one.setLevel(level)
 
 
-def settings_of(gateway: str, names: Sequence[str], store: Path) -> Settings:
-    """The settings of an API or a worker: nothing in them is waited for."""
+def settings_of(
+    gateway: str, names: Sequence[str], store: Path, *, wait_ms: int = FAR_MS
+) -> Settings:
+    """The settings of an API or a worker: nothing in them is waited for, unless a user's wait is short."""
     told = {
         "AI_GATEWAY_URL": gateway,
         "AI_PROVIDERS": ",".join(names),
         "AI_GATEWAY_TIMEOUT_MS": str(FAR_MS),
-        "AI_WAIT_MS": str(FAR_MS),
+        "AI_WAIT_MS": str(wait_ms),
         "PERDURE_STORE": f"sqlite:///{store}",
     }
     with patch.dict(os.environ, told):
@@ -121,7 +123,9 @@ def settings_of(gateway: str, names: Sequence[str], store: Path) -> Settings:
 
 
 @contextmanager
-def trial(folder: Path, names: Sequence[str], *, works: bool = True) -> Iterator[Trial]:
+def trial(
+    folder: Path, names: Sequence[str], *, works: bool = True, wait_ms: int = FAR_MS
+) -> Iterator[Trial]:
     """Everything, with providers of these names; one that begins with `unset` has no key."""
     with ExitStack() as stack:
         scripted = stack.enter_context(served(make_provider()))
@@ -136,7 +140,7 @@ def trial(folder: Path, names: Sequence[str], *, works: bool = True) -> Iterator
             for name in names
         }
         gateway = stack.enter_context(served(make_gateway(providers)))
-        settings = settings_of(gateway, names, folder / "perdure.db")
+        settings = settings_of(gateway, names, folder / "perdure.db", wait_ms=wait_ms)
         address = stack.enter_context(served(make_api(settings)))
         texts = make_texts(settings)
         stack.callback(texts.app.close)

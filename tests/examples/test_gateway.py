@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,8 @@ import pytest
 from examples.gateway import providers
 from examples.gateway.answers import BODY_BYTES_MAX
 from examples.gateway.api import make_api
-from examples.gateway.app import make_texts, read_settings
-from examples.gateway.gateway import Cache, make_gateway
+from examples.gateway.app import TIMEOUT_S, WAIT_S, make_texts, read_settings
+from examples.gateway.gateway import Cache, Gateway, make_gateway
 from examples.gateway.providers import Health, Provider, read_providers
 from examples.gateway.schemas import CODES, HTTP_STATUS, AIError, AIFailure, Generated, error_of
 from examples.gateway.scripted import KEY
@@ -190,6 +191,82 @@ def test_the_cache_forgets_after_an_hour_and_has_a_bound(monkeypatch):
     for key in ("b", "c", "d"):
         cache.put(key, text)
     assert (len(cache), cache.get("b"), cache.hits) == (2, None, 1)
+
+
+# -- a call that is under way --------------------------------------------------------------
+
+
+def joined(gateway: str) -> int:
+    """How many requests have come to no call of their own."""
+    return int(httpx2.get(f"{gateway}/v1/ai/status").json()["cache"]["hits"])
+
+
+def test_a_worker_joins_the_call_that_outlasted_the_wait_of_its_user_and_it_is_made_once(tmp_path):
+    """The provider was called twice at once, and both were paid."""
+    prompt = "script: hold | longer than anybody waits"
+    with trial(tmp_path, ["cloud"], wait_ms=2_000) as system:
+        answer = system.post(prompt, "cloud")
+        assert answer.status_code == 202, answer.text
+        until("the worker has joined the call", lambda: joined(system.gateway) == 1)
+        assert system.told(answer).json()["status"] == "processing"
+        assert httpx2.post(f"{system.scripted}/release").status_code == 200
+        assert ended(system, answer).json()["text"] == '{"line": "It rains."}'
+        sync, worker = system.job(answer).attempts()
+        assert (sync.policy, sync.code) == ("gateway-sync/1", "TIMEOUT")
+        assert (worker.policy, worker.code) == ("gateway-worker/2", None)
+        assert system.calls() == {prompt: 1}
+
+
+def test_an_error_goes_to_all_who_wait_for_the_call_and_to_nobody_after_it():
+    calls, release = [], threading.Event()
+
+    async def refuse(request: Request) -> Response:
+        if request.method == "POST":
+            calls.append(request.url.path)
+            await asyncio.to_thread(release.wait, FAR_S)
+        return Response(status_code=503)
+
+    with gateway_to(refuse, "one") as gateway, ThreadPoolExecutor(2) as users:
+        post = partial(gateway.post, "/v1/ai/generate-text", json={"prompt": "x"})
+        both = [users.submit(post) for _ in range(2)]
+        until("one waits for the other's call", lambda: joined(str(gateway.base_url)) == 1)
+        assert len(calls) == 1
+        release.set()
+        errors = [error_in(one.result()) for one in both]
+        assert [one["code"] for one in errors] == ["UPSTREAM_UNAVAILABLE"] * 2
+        assert errors[0]["id"] != errors[1]["id"]
+        assert error_in(post())["code"] == "UPSTREAM_UNAVAILABLE"
+    assert len(calls) == 2
+
+
+def test_a_call_goes_on_when_the_server_drops_the_request_of_a_client_that_has_left(system):
+    """Uvicorn does not, others do."""
+    prompt = "script: hold | dropped"
+
+    async def leave_and_come_back() -> tuple[bool, Response]:
+        provider = Provider("p", f"{system.scripted}/v1", KEY, "m", timeout_s=FAR_S)
+        gateway = Gateway({"p": provider})
+        async with gateway.lifespan(make_gateway({})):
+            first = asyncio.create_task(gateway.generate_text(request_for(prompt)))
+            await asyncio.to_thread(until, "the call is made", lambda: prompt in system.calls())
+            first.cancel()
+            await asyncio.wait([first])
+            await asyncio.to_thread(httpx2.post, f"{system.scripted}/release")
+            return first.cancelled(), await gateway.generate_text(request_for(prompt))
+
+    dropped, answer = asyncio.run(leave_and_come_back())
+    assert dropped
+    assert (answer.status_code, json.loads(answer.body)["cached"]) == (200, True)
+    assert system.calls()[prompt] == 1
+
+
+def request_for(prompt: str) -> Request:
+    """A request of which the body has come whole."""
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": json.dumps({"prompt": prompt}).encode()}
+
+    return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
 @pytest.mark.parametrize("step", ["nonsense", "drift", "cut"])
@@ -669,6 +746,19 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_name(monkeypatch, environm
 def told(monkeypatch, environment: dict[str, str]) -> None:
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
+
+
+def test_the_defaults_are_those_of_the_readme_and_a_wait_is_over_before_a_provider_s_time(
+    monkeypatch,
+):
+    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_GATEWAY_URL": "http://x"})
+    settings, (one,) = read_settings(), read_providers().values()
+    wait_s, call_s = settings[WAIT_S], settings[TIMEOUT_S]
+    found = {"WAIT": wait_s, "NAME_TIMEOUT": one.timeout_s, "GATEWAY_TIMEOUT": call_s}
+    page = (ROOT / "examples" / "gateway" / "README.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"(?m)^\| `AI_(\w+)_MS` \|.+\| (\d+) \|$", page))
+    assert said == {name: f"{1_000 * time_s:g}" for name, time_s in found.items()}
+    assert wait_s < one.timeout_s < call_s
 
 
 def test_the_gateway_s_settings_are_refused_by_name_too(monkeypatch):

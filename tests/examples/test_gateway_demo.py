@@ -4,7 +4,8 @@ import re
 import subprocess
 
 import pytest
-from examples.gateway.demo import FAULTS, TEXT, wishes
+from examples.gateway.demo import FAULTS, TEXT, told_keys, wishes
+from examples.gateway.scripted import KEY
 
 from tests.examples.converter_kit import ROOT
 
@@ -15,6 +16,18 @@ def test_users_ask_for_something_that_ends_with_each_sort_of_code_and_by_both_wa
     assert {one.later for one in wishes()} == {True, False}
     steps = " ".join(one.prompt.partition("|")[0] for one in wishes())
     assert [one for one in FAULTS if one not in steps] == ["worker killed", "no key"]
+
+
+def test_a_key_of_any_provider_in_a_log_is_told_by_the_name_of_its_setting(tmp_path):
+    given = {"AI_LOCAL_KEY": "of-the-model", "AI_CLOUD_KEY": KEY, "AI_UNSET_KEY": ""}
+    (tmp_path / "api.log").write_text("nothing\n")
+    assert told_keys(tmp_path, given) == []
+    (tmp_path / "gateway.log").write_text("Bearer of-the-model\n")
+    (tmp_path / "worker.log").write_text(f"your key was {KEY}\n")
+    assert sorted(told_keys(tmp_path, given)) == [
+        "gateway.log has AI_LOCAL_KEY in it",
+        "worker.log has AI_CLOUD_KEY in it",
+    ]
 
 
 @pytest.mark.long

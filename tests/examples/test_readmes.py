@@ -64,7 +64,7 @@ GATEWAY = Example(
     + [f"PC-004.{n}" for n in (1, 2, 3, 4, "api")]
     + ["R141", "D10"],
     ("scripted.py", "demo.py"),
-    750,
+    765,
 )
 
 
@@ -72,7 +72,10 @@ def of_each(*examples: Example) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("example", examples, ids=lambda one: one.name)
 
 
-EXAMPLES = of_each(REPORTS, CONVERTER, DATASETS, VERIFIER, GATEWAY)
+ALL = (REPORTS, CONVERTER, DATASETS, VERIFIER, GATEWAY)
+EXAMPLES = of_each(*ALL)
+LIST = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+LISTED = re.compile(r"(?m)^\| \[(\w+)\]\(\1\) \|[^|]+\|([^|]+)\| `make example-\1` \|$")
 
 
 def folder_of(example: Example):
@@ -108,6 +111,22 @@ def test_it_is_as_long_as_the_readme_says_and_no_longer_than_it_may_be(example):
     pairs = zip(said, found, strict=True)
     assert [is_ for one, is_ in pairs if abs(one - is_) > is_ / 200] == [], (said, found)
     assert found[0] <= example.lines_max
+
+
+def test_the_list_has_each_example_first_the_one_to_begin_with_as_long_as_its_readme_says():
+    listed = {
+        name: [int(one) for one in re.findall(r"\d+", cell.replace(",", ""))]
+        for name, cell in LISTED.findall(LIST)
+    }
+    shown = {one.name: lengths(page_of(one), folder_of(one), one.outside)[0][:2] for one in ALL}
+    assert listed == {name: [one for one in said if one] for name, said in shown.items()}
+    assert re.search(r"Begin with \[(\w+)\]", LIST)[1] == next(iter(listed))
+
+
+@EXAMPLES
+def test_it_takes_the_time_that_the_list_says(example):
+    (time,) = re.findall(rf"\| `make example-{example.name}` \| ([^|]+) \|[^|]+\|[^|]+\|", LIST)
+    assert f"takes {time}" in page_of(example)
 
 
 @EXAMPLES
