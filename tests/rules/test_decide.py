@@ -848,6 +848,17 @@ def test_the_servers_word_that_it_is_useless_fails_no_item_where_the_credential_
     assert decided(refused, policy=heeding).why.rule == "heed_server"
 
 
+OF_ONE_JOB = [kind for kind in Kind if KINDS[kind].scope is PauseScope.JOB]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OF_ONE_JOB if kind is not Kind.WORKER_LOST])
+def test_the_servers_word_that_it_is_useless_ends_what_is_held_for_nobody_else(kind):
+    holding = Policy("p", otherwise="hold")
+    refused = Failure(kind, "test", server_says=False)
+    assert decided(refused, policy=holding).why.rule == "heed_server"
+    assert isinstance(decided(Failure(kind, "test"), policy=holding), Retry)
+
+
 @pytest.mark.parametrize("gate", [GateView("held"), GateView("probing", probe=True)])
 def test_the_servers_word_that_it_is_useless_ends_it_behind_a_gate_too(gate):
     refused = Failure(Kind.NETWORK, "test", server_says=False)

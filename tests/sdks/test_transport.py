@@ -200,5 +200,9 @@ def test_the_page_gives_an_exception_the_body_that_its_client_leaves_on_the_line
         ask()
     meaning = meaning_of(caught.value, "gateway-worker")
     assert (meaning.kind, meaning.status) == ("auth", 401)
+    upstream.script(Answer(401, "no gzip", {"Content-Encoding": "gzip"}))
+    with pytest.raises(Exception) as caught:
+        ask()
+    assert meaning_of(caught.value, "gateway-worker").status == 401
     upstream.script(Answer(200, "all is well"))
     assert ask() == b"all is well"

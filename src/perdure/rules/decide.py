@@ -7,7 +7,7 @@ In which order a failure is judged:
 
 1. a crash of the worker has its own counter, limit and isolation;
 2. a result that cannot be stored ends it, whatever the policy says, and so does the server's own word that
-   trying again is useless, unless the policy asks for all;
+   trying again is useless, unless the policy asks for all or holds the upstream for it;
 3. while the upstream's gate is held, a failure that blames the upstream is a wait, and a probe's
    failure is the probe's, unless others were answered since that job first failed;
 4. the kind's rule may say fail;
@@ -156,6 +156,7 @@ def _case(
 
 
 def _decide_failure(case: _Case) -> Answer:
+    scope = KINDS[case.failure.kind].scope
     if case.failure.kind is Kind.WORKER_LOST:
         return _decide_crash(case)
     if case.failure.final:
@@ -164,7 +165,8 @@ def _decide_failure(case: _Case) -> Answer:
         return _fail(case, FailedReason.FATAL, text)
     heeds = case.rule.heed_server
     if heeds is None:  # what holds the upstream waits for people, and no item is to blame
-        heeds = case.policy.heed_server and case.rule.action is not Action.HOLD
+        holds = case.rule.action is Action.HOLD and scope is not PauseScope.JOB
+        heeds = case.policy.heed_server and not holds
     if case.failure.server_says is False and heeds:
         case.rule_name = "heed_server"
         return _fail(case, FailedReason.FATAL, "the server says that trying again is useless")
@@ -175,21 +177,20 @@ def _decide_failure(case: _Case) -> Answer:
     if case.hint_s is not None and case.hint_s > case.hints.s_max:
         case.rule_name = "hint.s_max"
         text = f"the server asked for {seconds(case.hint_s)}, more than the policy accepts"
-        return _fail(case, FailedReason.EXHAUSTED, text, Hold(KINDS[case.failure.kind].scope))
+        return _fail(case, FailedReason.EXHAUSTED, text, Hold(scope))
     if _is_weak(case):
         return _waiting(case, _hold(case), weak=True)
     return _try_again(case, case.rule.action)
 
 
 def _try_again(case: _Case, action: RetryingAction) -> Answer:
-    kind = case.failure.kind
     match action:
         case Action.RETRY:
             return _retrying(case)
         case Action.WAIT:
             return _waiting(case, _hold(case))
         case Action.HOLD:
-            return _waiting(case, Hold(KINDS[kind].scope, case.hint_s))
+            return _waiting(case, Hold(KINDS[case.failure.kind].scope, case.hint_s))
         case Action.HAND_OVER:
             return _hand_over(case, "this kind is not waited for here")
         case _:  # pragma: no cover
