@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from perdure.model.decisions import Counted
 from perdure.model.jobs import OnLost, Record
 from perdure.model.nouns import replace
 from perdure.model.states import FailedReason, Move, State
@@ -207,6 +208,32 @@ def test_the_converters_tries_are_those_that_count_and_the_end_stays_when_it_is_
     desk.clock.push(60)
     desk.place.discard(desk.place.see(id))
     assert desk.converter(id, '"attemptCount"', '"endedAt"') == (1, ended_at)
+
+
+def test_the_converters_tries_are_those_of_all_stages(desk):
+    id = desk.put()
+    tries = []
+
+    def settle(end, **how) -> None:
+        desk.clock.push(10)
+        claim = desk.take(**how)
+        during = desk.converter(id, '"attemptCount"')
+        desk.settle(end(claim))
+        tries.append((*during, *desk.converter(id, '"attemptCount"')))
+
+    def counted_crash(claim) -> Record:
+        """As a policy has it that counts a crash as a failure."""
+        record = crash(claim, desk.worker)
+        told = replace(record.attempt, counted="crashes,failures")
+        return replace(record, counters=record.counters.after_event(Counted.FAILURES), attempt=told)
+
+    settle(lambda claim: retry(claim, desk.worker))
+    settle(lambda claim: crash(claim, desk.worker))
+    second = desk.place.lanes["two"]
+    settle(lambda claim: replace(advance(claim, desk.worker, second), isolation=0), isolation=1)
+    settle(counted_crash)
+    settle(lambda claim: success(claim, desk.worker), isolation=1)
+    assert tries == [(1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
 
 
 def test_a_lease_is_its_workers_and_moves_with_every_beat(desk):

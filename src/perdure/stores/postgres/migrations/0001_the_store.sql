@@ -725,11 +725,14 @@ FROM (
 GROUP BY p.run;
 
 -- Jobs as the converter calls them. A lease is the worker's, and a caller's lasts until its job must have ended. Attempts
--- are those of this life that count, and the one under way; a job that was driven again was queued when it was.
+-- are those of this life that succeeded or count as failures, and the one under way; a job that was driven again was
+-- queued when it was.
 CREATE VIEW perdure_converter_jobs AS
 SELECT j.no AS job, j.id, j.owner, j.pipeline, j.stage,
     CASE WHEN j.state = 'succeeded' THEN 'complete' ELSE j.state END AS status,
-    j.failures + CASE WHEN j.state IN ('processing', 'succeeded') THEN 1 ELSE 0 END AS "attemptCount",
+    (SELECT count(*) FROM perdure_attempts AS a
+        WHERE a.job = j.no AND a.life = j.life AND (a.status = 'success' OR a.counted IN ('failures', 'crashes,failures'))
+    ) + CASE WHEN j.state = 'processing' THEN 1 ELSE 0 END AS "attemptCount",
     to_timestamp(j.claimed_at / 1e6) AS "lastAttemptAt",
     CASE WHEN j.ready = 0 THEN to_timestamp(j.due_at / 1e6) END AS "retryAfter",
     w.name AS leased_by,

@@ -671,11 +671,14 @@ SELECT j.id, d.done_at, strftime('%Y-%m-%dT%H:%M:%fZ', d.done_at / 1e6, 'unixepo
 FROM perdure_audit_log AS d JOIN perdure_jobs AS j ON d.subject = j.id;
 
 -- Jobs as the converter calls them. A lease is the worker's, and a caller's lasts until its job must have ended. Attempts
--- are those of this life that count, and the one under way; a job that was driven again was queued when it was.
+-- are those of this life that succeeded or count as failures, and the one under way; a job that was driven again was
+-- queued when it was.
 CREATE VIEW perdure_converter_jobs AS
 SELECT j.no AS job, j.id, j.owner, j.pipeline, j.stage,
     CASE WHEN j.state = 'succeeded' THEN 'complete' ELSE j.state END AS status,
-    j.failures + CASE WHEN j.state IN ('processing', 'succeeded') THEN 1 ELSE 0 END AS "attemptCount",
+    (SELECT count(*) FROM perdure_attempts AS a
+        WHERE a.job = j.no AND a.life = j.life AND (a.status = 'success' OR a.counted IN ('failures', 'crashes,failures'))
+    ) + CASE WHEN j.state = 'processing' THEN 1 ELSE 0 END AS "attemptCount",
     strftime('%Y-%m-%dT%H:%M:%fZ', j.claimed_at / 1e6, 'unixepoch') AS "lastAttemptAt",
     CASE WHEN j.ready = 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', j.due_at / 1e6, 'unixepoch') END AS "retryAfter",
     w.name AS leased_by,
