@@ -42,8 +42,8 @@ SETTINGS: tuple[Setting[Any], ...] = (
         float,
         60.0,
         "seconds",
-        "How long a worker or server that starts waits for a store that is away: it refuses "
-        "connections, or is starting up. 0 ends it at once.",
+        "How long `perdure worker` and `perdure serve` wait at their start for a store that is "
+        "away: it refuses connections, or is starting up. 0 ends them at once.",
         0.0,
     ),
     Setting("concurrency", int, 32, "jobs", "Jobs in flight in one worker.", 1),

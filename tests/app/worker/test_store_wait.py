@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -26,8 +27,16 @@ from tests.surfaces.cli.test_bad_stores import APP
 class Started:
     """A worker that was started by an init system."""
 
-    def __init__(self, folder: Path, url: str, *options: str, serves: bool = False) -> None:
-        (folder / "shop.py").write_text(APP)
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        *options: str,
+        serves: bool = False,
+        store_wait_s: float = 60,
+        source: str = APP,
+    ) -> None:
+        (folder / "shop.py").write_text(source)
         worker = ("worker", "shop:app", "--log-format", "json", "--grace", "1")
         command = ("serve", "shop:app", "--worker", "--port", "0") if serves else worker
         self._said = folder / "said.txt"
@@ -36,7 +45,12 @@ class Started:
             self.process = subprocess.Popen(
                 [*CLI, *command, *options],
                 cwd=folder,
-                env={**environment, "PERDURE_STORE": url, "PERDURE_LOG_FORMAT": "json"},
+                env={
+                    **environment,
+                    "PERDURE_STORE": url,
+                    "PERDURE_LOG_FORMAT": "json",
+                    "PERDURE_STORE_WAIT_S": str(store_wait_s),
+                },
                 stderr=said,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -60,7 +74,7 @@ class Started:
 def start(tmp_path) -> Iterator[Callable[..., Started]]:
     all_started = []
 
-    def start(url: str, *options: str, **more: bool) -> Started:
+    def start(url: str, *options: str, **more: Any) -> Started:
         all_started.append(Started(tmp_path, url, *options, **more))
         return all_started[-1]
 
@@ -104,12 +118,23 @@ def test_a_server_waits_for_a_store_that_starts_after_it(start, line, database):
 
 
 @pytest.mark.story
-def test_a_worker_that_is_told_to_stop_while_it_waits_ends_at_once_and_well(start, line, database):
-    worker = start(line.url(database), "--store-wait", "3600")
-    worker.told("store_away")
-    worker.process.send_signal(signal.SIGTERM)
-    assert worker.ended() == 0
-    assert len(worker.lines()) == 1
+@pytest.mark.parametrize("serves", [False, True])
+def test_whoever_is_told_to_stop_while_it_waits_ends_at_once_and_well(
+    start, line, database, serves
+):
+    one = start(line.url(database), serves=serves, store_wait_s=3600)
+    one.told("store_away")
+    one.process.send_signal(signal.SIGTERM)
+    assert one.ended() == 0
+    assert len(one.lines()) == 1
+
+
+@pytest.mark.story
+def test_a_server_without_pipelines_waits_too(start, line, database):
+    server = start(line.url(database), serves=True, source="import perdure\napp = perdure.App()\n")
+    server.told("store_away")
+    line.accept()
+    server.told("store_back")
 
 
 def test_a_signal_that_comes_while_the_wait_is_told_ends_it(line, database):

@@ -10,6 +10,7 @@ import click
 
 from perdure.app import load_session
 from perdure.app.session.opening import when_there
+from perdure.app.session.session import Session
 from perdure.app.surface.access import tokens
 from perdure.app.surface.serving import working, write_server_log
 from perdure.app.worker.embedded import EmbeddedWorker
@@ -83,10 +84,9 @@ def serve(
     session = load_session(app)
     host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
     write_server_log(session)
-    when_there(session.make_ready, session.settings["store_wait_s"], session.observers)
-    session.observers.store_answers()
-    now = session.opened.reader.now()
-    if host not in _LOOPBACK and not any(one.is_good(now) for one in tokens(session)):
+    # also while the store is away; uvicorn raises it once more at its end, and our worker still gives back what it holds
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if not _lets_others_in(session) and host not in _LOOPBACK:
         raise CallerError(
             f"--host {host} is reached from other machines, and this store has no token that is good; make one first: "
             + command("perdure token create --name … --owner … --scope submit")
@@ -109,8 +109,6 @@ def serve(
     with ExitStack() as until_it_ends:
         until_it_ends.callback(session.close)
         listening = until_it_ends.enter_context(_listen(host, port))
-        # uvicorn raises the signal that has ended it once more: this way our worker still gives back what it holds
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         if worker:
             beside = working(session, concurrency)
             until_it_ends.callback(_check_told, beside)
@@ -120,6 +118,19 @@ def serve(
             f"serving {app} at http://{at}:{listening.getsockname()[1]}/api; stop it with Ctrl-C"
         )
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _lets_others_in(session: Session) -> bool:
+    """Whether some token is good, once the store is there and has all that it takes to serve."""
+
+    def ask() -> bool:
+        session.make_ready()
+        now = session.opened.reader.now()
+        return any(one.is_good(now) for one in tokens(session))
+
+    found = when_there(ask, session.settings["store_wait_s"], session.observers)
+    session.observers.store_answers()
+    return found
 
 
 def _check_told(worker: EmbeddedWorker) -> None:
