@@ -98,11 +98,12 @@ class Gateway:
         return as_json(generated, request=request)
 
     async def _join(self, key: str, provider: Provider, ask: Ask) -> Generated:
-        """The text or the error of the call under way, else of a new one; it goes on when its client leaves."""
+        """The text or the error of the call under way, else of a new one; it goes on, and may fail, when all have left."""
         if joins := key in self._calls:
             self._cache.hits += 1
         else:
-            self._calls[key] = asyncio.create_task(self._call(key, provider, ask))
+            call = self._calls[key] = asyncio.create_task(self._call(key, provider, ask))
+            call.add_done_callback(lambda one: one.cancelled() or one.exception())
         generated = await asyncio.shield(self._calls[key])
         return msgspec.structs.replace(generated, cached=joins)
 
@@ -116,8 +117,7 @@ class Gateway:
 
     async def tell_status(self, request: Request) -> Response:
         """``GET /v1/ai/status``: how each provider is, no older than half a minute."""
-        providers = self._providers.values()
-        await asyncio.gather(*(one.check_health(self._client) for one in providers))
+        await asyncio.gather(*(one.check_health(self._client) for one in self._providers.values()))
         told = [
             {
                 "name": one.name,
@@ -127,7 +127,7 @@ class Gateway:
                 "lastCode": one.health.last_code,
                 "checkedAt": one.health.checked_at,
             }
-            for one in providers
+            for one in self._providers.values()
         ]
         kept = {"entries": len(self._cache), "hits": self._cache.hits}
         return as_json({"providers": told, "cache": kept}, request=request)

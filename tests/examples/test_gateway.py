@@ -1,6 +1,7 @@
 """The AI gateway, its API and its worker, running: what they say, what they keep, what they log, and a storm of 429s."""
 
 import asyncio
+import gc
 import json
 import logging
 import re
@@ -204,7 +205,7 @@ def joined(gateway: str) -> int:
 def test_a_worker_joins_the_call_that_outlasted_the_wait_of_its_user_and_it_is_made_once(tmp_path):
     """The provider was called twice at once, and both were paid."""
     prompt = "script: hold | longer than anybody waits"
-    with trial(tmp_path, ["cloud"], wait_ms=2_000) as system:
+    with trial(tmp_path, ["cloud"], wait_ms=5_000) as system:
         answer = system.post(prompt, "cloud")
         assert answer.status_code == 202, answer.text
         until("the worker has joined the call", lambda: joined(system.gateway) == 1)
@@ -229,9 +230,12 @@ def test_an_error_goes_to_all_who_wait_for_the_call_and_to_nobody_after_it():
     with gateway_to(refuse, "one") as gateway, ThreadPoolExecutor(2) as users:
         post = partial(gateway.post, "/v1/ai/generate-text", json={"prompt": "x"})
         both = [users.submit(post) for _ in range(2)]
-        until("one waits for the other's call", lambda: joined(str(gateway.base_url)) == 1)
-        assert len(calls) == 1
-        release.set()
+        try:
+            until("one is called", lambda: calls)
+            until("one waits for the other's call", lambda: joined(str(gateway.base_url)) == 1)
+            assert len(calls) == 1
+        finally:
+            release.set()
         errors = [error_in(one.result()) for one in both]
         assert [one["code"] for one in errors] == ["UPSTREAM_UNAVAILABLE"] * 2
         assert errors[0]["id"] != errors[1]["id"]
@@ -258,6 +262,36 @@ def test_a_call_goes_on_when_the_server_drops_the_request_of_a_client_that_has_l
     assert dropped
     assert (answer.status_code, json.loads(answer.body)["cached"]) == (200, True)
     assert system.calls()[prompt] == 1
+
+
+def test_an_error_that_finds_nobody_waiting_any_more_is_no_alarm(caplog):
+    called, release = threading.Event(), threading.Event()
+
+    async def refuse(_: Request) -> Response:
+        called.set()
+        await asyncio.to_thread(release.wait, FAR_S)
+        return Response(status_code=503)
+
+    async def leave(provider: Provider) -> None:
+        gateway = Gateway({"p": provider})
+        async with gateway.lifespan(make_gateway({})):
+            first = asyncio.create_task(gateway.generate_text(request_for("dropped")))
+            assert await asyncio.to_thread(called.wait, FAR_S)
+            (call,) = gateway._calls.values()
+            first.cancel()
+            await asyncio.wait([first])
+            release.set()
+            await asyncio.wait([call])
+
+    with served(serve_all(refuse)) as address:
+        provider = Provider("p", address, KEY, "m", timeout_s=FAR_S)
+        try:
+            asyncio.run(leave(provider))
+        finally:
+            release.set()
+    gc.collect()
+    assert provider.health.last_code == "UPSTREAM_UNAVAILABLE"
+    assert [one.message for one in caplog.records if one.name == "asyncio"] == []
 
 
 def request_for(prompt: str) -> Request:
