@@ -8,12 +8,12 @@
 A retry repeats the failed stage and none before it. `perdure worker examples.datasets.app:app` works on the samples.
 """
 
-import os
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from uuid import uuid4
 
 import httpx2
 import msgspec
@@ -140,7 +140,7 @@ def keep(measured: Measured) -> Row:
     name = sha256(body).hexdigest()
     path = FILES / "artifacts" / name[:2] / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
+    part = path.with_suffix(f".{uuid4()}.part")
     part.write_bytes(body)
     part.replace(path)
     sample, said = measured.sample, measured.label

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure import CallerError
-from perdure.http import Refused, take_bytes
+from perdure.http import Refused
 
-from .schemas import AIFailure, Ask, Id, error_of, invalid, read_ask
+from .schemas import AIFailure, Id, error_of, invalid
 
 log = logging.getLogger("gateway")
 # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
@@ -37,11 +37,6 @@ def request_id_of(request: Request) -> str:
         except msgspec.ValidationError:
             request.state.id = secrets.token_hex(8)
     return str(request.state.id)
-
-
-async def ask_of(request: Request) -> Ask:
-    """What is asked for."""
-    return read_ask(await take_bytes(request, BODY_BYTES_MAX))
 
 
 def as_json(told: object, status: int = 200, *, request: Request, **headers: str) -> Response:

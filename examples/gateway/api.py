@@ -21,10 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure import ConfigError, JobFailed, JobRef, JsonFormatter, Settings, State, UnknownName
+from perdure.http import take_bytes
 
-from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client, request_id_of
+from .answers import BODY_BYTES_MAX, HANDLERS, HEALTH, as_json, new_client, request_id_of
 from .app import GATEWAY_URL, WAIT_S, make_texts, read_settings
-from .schemas import AIFailure, invalid
+from .schemas import AIFailure, invalid, read_ask
 
 
 def make_api(settings: Settings | None = None) -> Starlette:
@@ -68,7 +69,7 @@ class API:
 
         ``Prefer: respond-async`` leaves it to a worker at once; the same ``Idempotency-Key`` is the same job, of the same request.
         """
-        ask = await ask_of(request)
+        ask = read_ask(await take_bytes(request, BODY_BYTES_MAX))
         pipeline = self._texts.pipeline_of(ask)
         if pipeline is None:
             raise invalid("the gateway has no such provider")
@@ -113,7 +114,7 @@ class API:
         path = "/health" if request.url.path.endswith("/health") else request.url.path
         try:
             async with new_client(timeout=10.0) as client:
-                answer = await client.get(f"{self._settings[GATEWAY_URL]}{path}")
+                answer = await client.get(f"{self._settings[GATEWAY_URL].rstrip('/')}{path}")
             told = msgspec.json.decode(answer.raise_for_status().content)
         except (httpx2.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
             message = "The gateway cannot be reached, or somebody else answers in its place."

@@ -26,7 +26,9 @@ POLICIES = {False: "gateway-worker", True: "gateway-costly"}  # by whether it is
 
 def read_settings() -> Settings:
     """The settings of the environment; a `ConfigError` names what is wrong."""
-    where = Alias(GATEWAY_URL, variable="AI_GATEWAY_URL", needed=True, begins=("http:", "https:"))
+    where = Alias(
+        GATEWAY_URL, variable="AI_GATEWAY_URL", needed=True, begins=("http://", "https://")
+    )
     timeout = Alias(TIMEOUT_S, variable="AI_GATEWAY_TIMEOUT_MS", unit="ms")
     wait = Alias(WAIT_S, variable="AI_WAIT_MS", unit="ms")
     settings = load_settings([NAMES, where, timeout, wait])
@@ -72,7 +74,7 @@ async def call_gateway(url: str, item: Ask, context: Context) -> Generated:
     """One call. An answer that is no text is raised as it came, and its code is read from it."""
     async with new_client(timeout=context.time_left_s()) as client:
         answer = await client.post(
-            f"{url}/v1/ai/generate-text",
+            f"{url.rstrip('/')}/v1/ai/generate-text",
             content=msgspec.json.encode(item),
             headers={"x-request-id": context.request_id},
         )

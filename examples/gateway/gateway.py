@@ -21,10 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure import ConfigError
+from perdure.http import take_bytes
 
-from .answers import HANDLERS, HEALTH, as_json, ask_of, new_client
+from .answers import BODY_BYTES_MAX, HANDLERS, HEALTH, as_json, new_client
 from .providers import UNHEALTHY_AFTER, Provider, read_providers
-from .schemas import Ask, Generated, invalid
+from .schemas import Ask, Generated, invalid, read_ask
 
 KEPT_S = 3_600.0  # the document's hour
 KEPT_MAX = 10_000  # answers
@@ -89,7 +90,7 @@ class Gateway:
 
     async def generate_text(self, request: Request) -> Response:
         """``POST /v1/ai/generate-text``: a text of the provider that is asked for, from the cache where it is there."""
-        ask = await ask_of(request)
+        ask = read_ask(await take_bytes(request, BODY_BYTES_MAX))
         provider = self._providers.get(ask.provider or next(iter(self._providers)))
         if provider is None:
             raise invalid(f"provider must be one of: {', '.join(self._providers)}")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import msgspec
@@ -21,13 +21,13 @@ from perdure.checks import read_json
 
 from .schemas import AIFailure, Ask, Generated, Usage
 
-T = TypeVar("T")
 SNAPSHOT_S = 30.0  # how old what is told of a provider's health may be
 PROBE_S = 5.0  # for a look at its health; the API waits twice as long for all of them
 UNHEALTHY_AFTER = 3  # failures in a row
 
 PROVIDERS = Setting("providers", str, "", "names", "The providers' names, as in local,cloud.")
 NAMES = Alias(PROVIDERS, variable="AI_PROVIDERS", needed=True)
+URL = Setting("url", str, "", "URL", "Where its API is.")
 TIMEOUT_S = Setting("timeout_s", float, 30.0, "seconds", "How long it may take.", 0.001, 3_600)
 
 # What says that the provider itself is unwell; a rate limit or a refusal is an answer.
@@ -43,7 +43,6 @@ class Health:
     checked_at: datetime | None = None
     looked_s: float = float("-inf")
 
-    @property
     def is_fresh(self) -> bool:
         return time.monotonic() - self.looked_s < SNAPSHOT_S
 
@@ -71,11 +70,11 @@ class Provider:
 
     async def check_health(self, client: httpx2.AsyncClient) -> None:
         """Ask the provider for its models, unless what is known is fresh or there is nobody to ask."""
-        if self.url and self.key and not self.health.is_fresh:
+        if self.url and self.key and not self.health.is_fresh():
             with suppress(AIFailure):
                 await self._noted(self._send(client, "/models", min(self.timeout_s, PROBE_S)))
 
-    async def _noted(self, call: Awaitable[T]) -> T:
+    async def _noted(self, call: Awaitable[Any]) -> Any:
         """What comes of a call, kept in mind."""
         try:
             answer = await call
@@ -118,12 +117,11 @@ class Provider:
         if missing:
             message = "The gateway's access to this provider is not set up."
             raise self._failure("CONFIG_MISSING", message, setting=missing)
-        method, key = "POST" if body else "GET", {"authorization": f"Bearer {self.key}"}
+        method, url = "POST" if body else "GET", f"{self.url.rstrip('/')}{path}"
+        key = {"authorization": f"Bearer {self.key}"}
         try:
             async with asyncio.timeout(timeout_s):  # for all of it, however slowly it comes
-                answer = await client.request(
-                    method, f"{self.url}{path}", json=body, headers=key, timeout=None
-                )
+                answer = await client.request(method, url, json=body, headers=key, timeout=None)
             return answer.raise_for_status()
         except (httpx2.HTTPError, TimeoutError) as error:
             raise self._told_on(error) from None
@@ -161,9 +159,7 @@ def names_in(told: str) -> list[str]:
     """The names in `AI_PROVIDERS`, each once."""
     names = told.replace(",", " ").split()
     if not names or len({*names}) < len(names):
-        raise ConfigError(
-            f"AI_PROVIDERS is {told!r}; it must name providers, each once, as in local,cloud"
-        )
+        raise ConfigError(f"AI_PROVIDERS is {told!r}; it must name providers, each once, as in a,b")
     return names
 
 
@@ -171,7 +167,13 @@ def read_providers() -> dict[str, Provider]:
     """The providers that `AI_PROVIDERS` names, each with its own variables."""
     found = {}
     for name in names_in(load_settings([NAMES])[PROVIDERS]):
+        where = Alias(URL, variable=variable(name, "url"), begins=("http://", "https://"))
         timeout = Alias(TIMEOUT_S, variable=variable(name, "timeout_ms"), unit="ms")
-        told = {one: os.environ.get(variable(name, one), "") for one in ("url", "key", "model")}
-        found[name] = Provider(name, **told, timeout_s=load_settings([timeout])[TIMEOUT_S])
+        settings = load_settings([where, timeout])
+        key, model = (os.environ.get(variable(name, one), "") for one in ("key", "model"))
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"{variable(name, 'key')} has something in it that no header may have"
+            )
+        found[name] = Provider(name, settings[URL], key, model, settings[TIMEOUT_S])
     return found

@@ -237,3 +237,20 @@ def test_a_value_that_begins_otherwise_is_named_and_not_shown(monkeypatch):
     with pytest.raises(ConfigError) as refused:
         needed({"gateway": {"key": "abc"}})
     assert str(refused.value) == "variable DATABASE_URL must begin with postgresql:// or sqlite:"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://", "http:///v1", "https://[ann:canary@x", "http://canary:65536", "http://x\n"],
+)
+def test_an_http_address_that_leads_nowhere_is_named_and_not_shown(monkeypatch, address):
+    monkeypatch.setenv("GATEWAY_URL", address)
+    url = Setting("gateway_url", str, "", "URL", "Where the gateway is.")
+    alias = Alias(url, variable="GATEWAY_URL", begins=("http://", "https://"))
+    with pytest.raises(ConfigError) as refused:
+        load_settings([alias])
+    told = "variable GATEWAY_URL must be an address, as in http://127.0.0.1:9000/v1"
+    assert str(refused.value) == told
+    for good in ("", "http://x", "https://ann:secret@[::1]:9000/v1/"):
+        monkeypatch.setenv("GATEWAY_URL", good)
+        assert load_settings([alias])[url] == good

@@ -112,7 +112,7 @@ def settings_of(
 ) -> Settings:
     """The settings of an API or a worker: nothing in them is waited for, unless a user's wait is short."""
     told = {
-        "AI_GATEWAY_URL": gateway,
+        "AI_GATEWAY_URL": f"{gateway}/",  # a slash at the end does no harm
         "AI_PROVIDERS": ",".join(names),
         "AI_GATEWAY_TIMEOUT_MS": str(FAR_MS),
         "AI_WAIT_MS": str(wait_ms),

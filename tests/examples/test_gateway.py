@@ -481,12 +481,12 @@ def test_a_snapshot_of_health_is_good_for_half_a_minute(monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr(providers.time, "monotonic", lambda: now_s[0])
     health = Health()
-    assert not health.is_fresh
+    assert not health.is_fresh()
     health.note("TIMEOUT")
     now_s[0] = 29.9
-    assert health.is_fresh
+    assert health.is_fresh()
     now_s[0] = 30.0
-    assert not health.is_fresh
+    assert not health.is_fresh()
 
 
 def test_all_providers_are_looked_at_at_once():
@@ -511,7 +511,7 @@ def test_a_provider_that_hangs_holds_the_status_up_for_some_seconds_at_most(monk
         return Response()
 
     with gateway_to(models, "one") as gateway:
-        settings = settings_of(str(gateway.base_url).rstrip("/"), ["one"], tmp_path / "perdure.db")
+        settings = settings_of(str(gateway.base_url), ["one"], tmp_path / "perdure.db")
         with served(make_api(settings)) as api:
             answer = httpx2.get(f"{api}/v1/ai/status", timeout=FAR_S)
     assert [one["lastCode"] for one in answer.json()["providers"]] == ["TIMEOUT"]
@@ -806,6 +806,22 @@ def test_the_gateway_s_settings_are_refused_by_name_too(monkeypatch):
     told(monkeypatch, {"AI_PROVIDERS": "my-model", "AI_MY_MODEL_TIMEOUT_MS": "0"})
     with pytest.raises(ConfigError, match="AI_MY_MODEL_TIMEOUT_MS is '0'"):
         read_providers()
-    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": "k", "AI_A_URL": "u"})
+    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": "k", "AI_A_URL": "http://u"})
     (one,) = read_providers().values()
-    assert (one.key, one.url, one.timeout_s, "k" in repr(one).split("'")) == ("k", "u", 30.0, False)
+    assert (one.key, one.url, one.timeout_s) == ("k", "http://u", 30.0)
+    assert "k" not in repr(one).split("'")
+
+
+@pytest.mark.parametrize("key", ["canary\n", "canary\u00e9"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(monkeypatch, key):
+    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": key, "AI_A_URL": "http://u"})
+    with pytest.raises(ConfigError, match="AI_A_KEY has") as refused:
+        read_providers()
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["localhost:9/v1", "http://[bad/v1", "http://u:65536/v1"])
+def test_an_address_that_can_be_none_is_refused_by_name(monkeypatch, url):
+    told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": "k", "AI_A_URL": url})
+    with pytest.raises(ConfigError, match="AI_A_URL must"):
+        read_providers()

@@ -101,7 +101,10 @@ def _parts(prefix: str, backoff: object, jitter: object, hint: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What to do about one kind; what is None is taken from the policy."""
+    """What to do about one kind; what is None is taken from the policy.
+
+    But where the action is hold, and it holds more than the job, ``heed_server`` is False unless it is said here.
+    """
 
     action: Action
     attempts_max: int | None = None

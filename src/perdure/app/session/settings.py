@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
+from urllib.parse import urlsplit
 
 from perdure.config import SETTINGS, Aliased, config_of, given_values, resolve, table_with
 from perdure.model.errors import ConfigError, UnknownName
@@ -45,7 +46,8 @@ class Alias:
 
     ``setting`` is the name of one of Perdure's, or a `Setting` of the application's own. ``key`` has dots between the
     tables of the file and the key. ``unit`` is the one in which the application has a setting of seconds: ms, s, min, h
-    or d. One that is ``needed`` must be set by somebody, and not be empty; ``begins`` are the ways in which it may begin.
+    or d. One that is ``needed`` must be set by somebody, and not be empty; ``begins`` are the ways in which it may begin,
+    and one that begins with http must have a host, and a port that there can be.
     """
 
     setting: str | Setting[Any]
@@ -142,6 +144,19 @@ def _missing(aliases: tuple[Alias, ...], settings: Settings, file: str) -> Itera
             yield f"{named} is not set; it is needed: {settings.table[one.name].help}"
         elif settled.value and one.begins and not str(settled.value).startswith(one.begins):
             yield f"{settled.origin.says} must begin with {' or '.join(one.begins)}"
+        elif one.begins and not _may_be_called(str(settled.value)):
+            yield f"{settled.origin.says} must be an address, as in http://127.0.0.1:9000/v1"
+
+
+def _may_be_called(text: str) -> bool:
+    """Whether an address has a host and a port that there can be; only one that begins with http is looked into."""
+    if not text.startswith("http"):
+        return True
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return False
 
 
 def _origin(alias: Alias, file: str = "") -> SettingOrigin:
