@@ -4,10 +4,9 @@
 without JavaScript, is answered with the page; everything else with JSON. What is refused has one of the ten codes.
 """
 
-import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,6 @@ from .templates import PAGE, PAGES, clean_name, iso
 
 ONLY_FAILED = "Only a file that has failed can be tried again."
 A_MOMENT = "since is a moment with a time zone, as in 2030-01-01T00:00:00+00:00"
-
-log = logging.getLogger("converter")
 
 
 def make_api(settings: Settings | None = None) -> Starlette:
@@ -212,12 +209,11 @@ class Site:
         in_work = row["status"] in ("queued", "processing")
         if not in_work and request.url.path.endswith("/cancel"):  # of a page that is old
             return self._done(request, row["id"])
-        try:
-            if in_work:
-                self._app.job(row["id"]).cancel(by="owner", reason="cancelled on the page")
-            self._files.close(row["upload"], delete=not in_work)
-        except NotCancellable:  # its row goes on to answer for it
-            log.info("job %s ended before it could be cancelled", row["id"])
+        if not in_work:  # first: it cannot be retried without its PDF, only cancelled
+            self._files.close(row["upload"], delete=True)
+        with suppress(NotCancellable):  # what has ended by now: its row goes on to answer for it
+            self._app.job(row["id"]).cancel(by="owner", reason="cancelled on the page")
+            self._files.close(row["upload"], delete=False)
         return self._done(request, row["id"])
 
     def _done(self, request: Request, job_id: str) -> Response:

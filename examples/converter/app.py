@@ -89,6 +89,8 @@ def make_converter(settings: Settings) -> Converter:
         except FileNotFoundError:
             gone = f"the upload {upload} is not in UPLOADS_DIR"
             raise StageError("not_found", gone, public_code="IO_ERROR") from None
+        except OSError as wrong:  # a kind that is not held against the gateway
+            raise StageError("resource_exhausted", f"no PDF was read: {wrong}") from wrong
         answer = client.post(
             "/process",
             content=pdf,
@@ -98,7 +100,10 @@ def make_converter(settings: Settings) -> Converter:
         answer.raise_for_status()
         check_xml(answer.content)
         name = f"{upload}.{context.token}.xml"
-        write_atomically(files.results / name, BytesIO(answer.content))
+        try:
+            write_atomically(files.results / name, BytesIO(answer.content))
+        except OSError as wrong:
+            raise StageError("resource_exhausted", f"no XML was written: {wrong}") from wrong
         return {"xml": name}
 
     @app.stage

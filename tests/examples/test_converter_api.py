@@ -382,6 +382,22 @@ def test_a_file_that_fails_before_it_can_be_cancelled_stays_one_file(converter, 
     assert ann.upload(pdf_of("just then")) == job_id
 
 
+def test_a_file_that_is_retried_just_before_it_is_removed_is_not_in_work(converter, monkeypatch):
+    ann, find = converter.user(), Files.find
+    job = converter.job(failed(converter, ann, "once more"))
+    converter.order(hang=True)
+
+    def find_while_it_is_retried(self: Files, *asked: str):
+        monkeypatch.setattr(Files, "find", find)
+        row = find(self, *asked)
+        job.retry()
+        return row
+
+    monkeypatch.setattr(Files, "find", find_while_it_is_retried)
+    assert ann.delete(f"/api/jobs/{job.id}").json() == {"job": None}
+    assert job.state == "cancelled"
+
+
 def test_what_was_removed_stays_so_whoever_cancels_it_at_the_same_time(quiet):
     ann = quiet.user()
     job_id = ann.upload(pdf_of("removed"))

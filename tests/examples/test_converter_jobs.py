@@ -164,7 +164,36 @@ def test_a_source_that_is_gone_fails_its_job_in_words_without_a_path(converter):
         "IO_ERROR",
         False,
     )
-    assert str(converter.uploads) not in ann.get("/").text
+    page = ann.get("/").text
+    assert str(converter.uploads) not in page
+    assert "The PDF is no longer kept: upload it again" in page
+    assert "Try again in a moment" not in page
+
+
+def test_a_folder_that_cannot_be_used_is_io_error_and_tried_again_and_no_fault_of_the_gateway(
+    make_converter_trial,
+):
+    with make_converter_trial(CIRCUIT_WINDOW="1") as trial, trial.working():
+        ann = trial.user()
+        trial.order(hang=True)
+        job = trial.job(ann.upload(pdf_of("no folder")))
+        until("it is in work", lambda: job.state == "processing")
+        away = trial.results.rename(trial.results.with_name("away"))
+        trial.order()  # lets it go, and it cannot be written
+        tried(job, 1)
+        told = ann.jobs()[job.id]
+        assert (told["status"], told["error"]["code"]) == ("queued", "IO_ERROR")
+        away.rename(trial.results)
+        source = trial.converter.files.source(job.view().key)
+        aside = source.rename(source.with_name("aside"))
+        source.mkdir()  # which cannot be read as a file
+        job.run_now()
+        assert [(one.code, one.status) for one in tried(job, 2)] == [("IO_ERROR", "retrying")] * 2
+        assert trial.converter.app.gate("gateway").flows  # one failure of its own would hold it
+        source.rmdir()
+        aside.rename(source)
+        job.run_now()
+        until("it is complete", lambda: job.state == "succeeded")
 
 
 def test_while_a_file_waits_for_its_next_try_its_error_and_its_time_can_be_read(converter):

@@ -336,6 +336,20 @@ def test_an_open_page_takes_the_download_away_when_the_result_expires(
         expect(download).to_have_count(0)
 
 
+def test_an_open_page_shows_by_itself_that_the_queue_is_held_and_that_it_goes_on(
+    chromium, converter
+):
+    with page_of(chromium, converter) as page:
+        banner = page.get_by_text("The converter is busy.")
+        expect(banner).to_have_count(0)
+        hold(converter)
+        try:
+            expect(banner).to_be_visible()
+        finally:
+            hold(converter, release=True)
+        expect(banner).to_have_count(0)
+
+
 def test_the_page_says_what_is_refused_and_that_the_server_is_away(chromium, converter, tmp_path):
     with page_of(chromium, converter) as page:
         text = tmp_path / "text.pdf"
