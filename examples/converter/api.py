@@ -147,7 +147,7 @@ class Site:
         return told
 
     def _is_kept(self, row: dict[str, Any]) -> bool:
-        return not row["expired"] and self._files.source(row["upload"]).exists()
+        return not row["expired"] and self._files.is_kept(row["upload"])
 
     def _own(self, job_id: str, request: Request) -> dict[str, Any]:
         """One of the owner's files; another's is as one that never was."""
@@ -233,6 +233,8 @@ class Site:
             result = self._app.job(row["id"]).result(wait_s=0)
             content = self._files.read_result(result["xml"], row["upload"])
         except FileNotFoundError:
+            if not self._files.results.is_dir():  # it may come back
+                raise Refused("IO_ERROR") from None
             self._files.close(row["upload"], delete=False)  # it can be uploaded anew
             raise Refused("EXPIRED") from None
         name = quote(f"{Path(row['filename']).stem}.xml", safe="")

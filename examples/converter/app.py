@@ -86,11 +86,9 @@ def make_converter(settings: Settings) -> Converter:
         upload = item["upload"]
         try:
             pdf = files.source(upload).read_bytes()
-        except FileNotFoundError:
-            gone = f"the upload {upload} is not in UPLOADS_DIR"
-            raise StageError("not_found", gone, public_code="IO_ERROR") from None
-        except OSError as wrong:  # a kind that is not held against the gateway
-            raise StageError("resource_exhausted", f"no PDF was read: {wrong}") from wrong
+        except OSError as wrong:  # both kinds are not held against the gateway, and one is final
+            kind = "resource_exhausted" if files.is_kept(upload) else "not_found"
+            raise StageError(kind, f"no PDF was read: {wrong}", public_code="IO_ERROR") from wrong
         answer = client.post(
             "/process",
             content=pdf,
@@ -111,7 +109,7 @@ def make_converter(settings: Settings) -> Converter:
         return files.sweep()
 
     def has_source(item: dict[str, str]) -> bool:
-        return files.source(item["upload"]).exists()
+        return files.is_kept(item["upload"])
 
     conversions = app.pipeline("conversions", convert, source_exists=has_source)
     sweeps = app.pipeline("sweeps", sweep, queue="sweeps")

@@ -116,6 +116,10 @@ class Files:
         """Where an uploaded PDF lies."""
         return self.uploads / f"{upload}.pdf"
 
+    def is_kept(self, upload: str) -> bool:
+        """Whether the PDF is there; of one whose whole folder is away nobody can say that it is gone."""
+        return self.source(upload).exists() or not self.uploads.is_dir()
+
     def accept(
         self, file: BinaryIO, name: str, owner: str, conversions: Pipeline
     ) -> tuple[str, bool]:

@@ -1,7 +1,6 @@
 """How both services answer: JSON with the id of its request, the error schema, health; and how they call others."""
 
 import logging
-import secrets
 import ssl
 from typing import Any
 
@@ -13,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure import CallerError
-from perdure.http import Refused
+from perdure.http import Refused, request_id_of
 
-from .schemas import AIFailure, Id, error_of, invalid
+from .schemas import AIFailure, error_of, invalid
 
 log = logging.getLogger("gateway")
 # A connection that is kept may be closed by the other side just when a call is sent: each call makes its own.
@@ -27,16 +26,6 @@ TLS = ssl.create_default_context()  # takes longer than a call: made once
 def new_client(**options: Any) -> httpx2.AsyncClient:
     """A client for other services."""
     return httpx2.AsyncClient(limits=LIMITS, verify=TLS, **options)
-
-
-def request_id_of(request: Request) -> str:
-    """The id of the request: the caller's, where it is sane, else one of ours."""
-    if not hasattr(request.state, "id"):
-        try:
-            request.state.id = msgspec.convert(request.headers.get("x-request-id"), Id)
-        except msgspec.ValidationError:
-            request.state.id = secrets.token_hex(8)
-    return str(request.state.id)
 
 
 def as_json(told: object, status: int = 200, *, request: Request, **headers: str) -> Response:

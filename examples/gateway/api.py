@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure import ConfigError, JobFailed, JobRef, JsonFormatter, Settings, State, UnknownName
-from perdure.http import take_bytes
+from perdure.http import request_id_of, take_bytes
 
-from .answers import BODY_BYTES_MAX, HANDLERS, HEALTH, as_json, new_client, request_id_of
+from .answers import BODY_BYTES_MAX, HANDLERS, HEALTH, as_json, new_client
 from .app import GATEWAY_URL, WAIT_S, make_texts, read_settings
 from .schemas import AIFailure, invalid, read_ask
 

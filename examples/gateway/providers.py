@@ -171,9 +171,7 @@ def read_providers() -> dict[str, Provider]:
         timeout = Alias(TIMEOUT_S, variable=variable(name, "timeout_ms"), unit="ms")
         settings = load_settings([where, timeout])
         key, model = (os.environ.get(variable(name, one), "") for one in ("key", "model"))
-        if not (key.isascii() and key.isprintable()):
-            raise ConfigError(
-                f"{variable(name, 'key')} has something in it that no header may have"
-            )
+        if not (key.isascii() and key.isprintable()) or key != key.strip():
+            raise ConfigError(f"{variable(name, 'key')} has something in it that no header may have, or a blank at an end")  # fmt: skip
         found[name] = Provider(name, settings[URL], key, model, settings[TIMEOUT_S])
     return found

@@ -241,7 +241,17 @@ def test_a_value_that_begins_otherwise_is_named_and_not_shown(monkeypatch):
 
 @pytest.mark.parametrize(
     "address",
-    ["http://", "http:///v1", "https://[ann:canary@x", "http://canary:65536", "http://x\n"],
+    [
+        "http://",
+        "http:///v1",
+        "https://[ann:canary@x",
+        "http://canary:65536",
+        "http://x\n",
+        "http://x ",
+        "http://a b",
+        "http://a..b",
+        "http://1.2.3.999",
+    ],
 )
 def test_an_http_address_that_leads_nowhere_is_named_and_not_shown(monkeypatch, address):
     monkeypatch.setenv("GATEWAY_URL", address)

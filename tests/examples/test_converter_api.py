@@ -15,7 +15,16 @@ from examples.converter.samples import BROKEN_PDF, make_pdf
 from examples.converter.templates import clean_name
 from lxml import etree
 
-from tests.examples.converter_kit import FAR_S, Trial, User, error_in, pdf_of, settings_in, until
+from tests.examples.converter_kit import (
+    FAR_S,
+    Trial,
+    User,
+    error_in,
+    hold,
+    pdf_of,
+    settings_in,
+    until,
+)
 
 
 def converted(trial: Trial, user: User, text: str) -> str:
@@ -385,7 +394,7 @@ def test_a_file_that_fails_before_it_can_be_cancelled_stays_one_file(converter, 
 def test_a_file_that_is_retried_just_before_it_is_removed_is_not_in_work(converter, monkeypatch):
     ann, find = converter.user(), Files.find
     job = converter.job(failed(converter, ann, "once more"))
-    converter.order(hang=True)
+    hold(converter)  # else a worker may find first that its PDF is gone
 
     def find_while_it_is_retried(self: Files, *asked: str):
         monkeypatch.setattr(Files, "find", find)
@@ -394,8 +403,11 @@ def test_a_file_that_is_retried_just_before_it_is_removed_is_not_in_work(convert
         return row
 
     monkeypatch.setattr(Files, "find", find_while_it_is_retried)
-    assert ann.delete(f"/api/jobs/{job.id}").json() == {"job": None}
-    assert job.state == "cancelled"
+    try:
+        assert ann.delete(f"/api/jobs/{job.id}").json() == {"job": None}
+        assert job.state == "cancelled"
+    finally:
+        hold(converter, release=True)
 
 
 def test_what_was_removed_stays_so_whoever_cancels_it_at_the_same_time(quiet):

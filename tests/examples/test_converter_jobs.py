@@ -173,7 +173,8 @@ def test_a_source_that_is_gone_fails_its_job_in_words_without_a_path(converter):
 def test_a_folder_that_cannot_be_used_is_io_error_and_tried_again_and_no_fault_of_the_gateway(
     make_converter_trial,
 ):
-    with make_converter_trial(CIRCUIT_WINDOW="1") as trial, trial.working():
+    far = {"CIRCUIT_WINDOW": "1", "RETRY_BASE_DELAY_MS": "600000"}  # no try but those by hand
+    with make_converter_trial(**far) as trial, trial.working():
         ann = trial.user()
         trial.order(hang=True)
         job = trial.job(ann.upload(pdf_of("no folder")))
@@ -184,16 +185,32 @@ def test_a_folder_that_cannot_be_used_is_io_error_and_tried_again_and_no_fault_o
         told = ann.jobs()[job.id]
         assert (told["status"], told["error"]["code"]) == ("queued", "IO_ERROR")
         away.rename(trial.results)
-        source = trial.converter.files.source(job.view().key)
-        aside = source.rename(source.with_name("aside"))
-        source.mkdir()  # which cannot be read as a file
+        away = trial.uploads.rename(trial.uploads.with_name("away"))
         job.run_now()
         assert [(one.code, one.status) for one in tried(job, 2)] == [("IO_ERROR", "retrying")] * 2
         assert trial.converter.app.gate("gateway").flows  # one failure of its own would hold it
-        source.rmdir()
-        aside.rename(source)
+        away.rename(trial.uploads)
         job.run_now()
         until("it is complete", lambda: job.state == "succeeded")
+        away = trial.results.rename(trial.results.with_name("away"))
+        answer = ann.get(f"/api/jobs/{job.id}/download")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "IO_ERROR")
+        away.rename(trial.results)
+        assert ann.get(f"/api/jobs/{job.id}/download").status_code == 200
+
+
+def test_a_pdf_that_cannot_be_read_is_io_error_and_tried_again(make_converter_trial):
+    with make_converter_trial(RETRY_BASE_DELAY_MS="600000") as trial:
+        job = trial.job(trial.user().upload(pdf_of("unreadable")))
+        source = trial.converter.files.source(job.view().key)
+        aside = source.rename(source.with_name("aside"))
+        source.mkdir()  # which cannot be read as a file
+        with trial.working():
+            assert [(one.code, one.status) for one in tried(job, 1)] == [("IO_ERROR", "retrying")]
+            source.rmdir()
+            aside.rename(source)
+            job.run_now()
+            until("it is complete", lambda: job.state == "succeeded")
 
 
 def test_while_a_file_waits_for_its_next_try_its_error_and_its_time_can_be_read(converter):

@@ -285,6 +285,8 @@ def test_an_error_that_finds_nobody_waiting_any_more_is_no_alarm(caplog):
 
     with served(serve_all(refuse)) as address:
         provider = Provider("p", address, KEY, "m", timeout_s=FAR_S)
+        gc.collect()
+        caplog.clear()  # of what earlier tests have left behind
         try:
             asyncio.run(leave(provider))
         finally:
@@ -812,7 +814,7 @@ def test_the_gateway_s_settings_are_refused_by_name_too(monkeypatch):
     assert "k" not in repr(one).split("'")
 
 
-@pytest.mark.parametrize("key", ["canary\n", "canary\u00e9"])
+@pytest.mark.parametrize("key", ["canary\n", "canary\u00e9", "canary ", " "])
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(monkeypatch, key):
     told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": key, "AI_A_URL": "http://u"})
     with pytest.raises(ConfigError, match="AI_A_KEY has") as refused:
@@ -820,7 +822,10 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(monkeypatch, key):
     assert "canary" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["localhost:9/v1", "http://[bad/v1", "http://u:65536/v1"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:9/v1", "http://[bad/v1", "http://u:65536/v1", "http://u v/v1", "http://u/v1 "],
+)
 def test_an_address_that_can_be_none_is_refused_by_name(monkeypatch, url):
     told(monkeypatch, {"AI_PROVIDERS": "a", "AI_A_KEY": "k", "AI_A_URL": url})
     with pytest.raises(ConfigError, match="AI_A_URL must"):

@@ -102,9 +102,13 @@ def test_what_is_wrong_is_named(config, content, said):
         read_settings()
 
 
-def test_a_service_that_is_no_url_is_refused_at_the_start(config):
-    config.write_text("service: http://[::1\ngames: {burrow: [any%]}\n")
-    with pytest.raises(ConfigError, match=r"service .* is no URL"):
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("http://[::1", "service in daemon.yaml must be"), ("http://[v1.x]", "service .* is no URL")],
+)
+def test_a_service_that_is_no_url_is_refused_at_the_start(config, url, said):
+    config.write_text(f"service: {url}\ngames: {{burrow: [any%]}}\n")
+    with pytest.raises(ConfigError, match=said):
         make_verifier(*read_settings())
 
 

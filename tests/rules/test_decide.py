@@ -26,7 +26,7 @@ from perdure.model.states import FailedReason
 from perdure.model.verdicts import Failure, Handback, Overdue, Pause, Stop, Success
 from perdure.rules.backoff import Backoff, Jitter
 from perdure.rules.decide import FLOWING, GateView, Standing, decide
-from perdure.rules.policy import Action, Hints, Policy, Rule
+from perdure.rules.policy import RULED, Action, Hints, Policy, Rule
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.rule_choice import rule_for
 from perdure.rules.sentence import whole_units
@@ -541,9 +541,7 @@ policies = st.builds(
     backoff=backoffs,
     jitter=jitters,
     hint=hints,
-    rules=st.dictionaries(
-        st.sampled_from(sorted(set(Kind) - {Kind.WORKER_LOST})), rules, max_size=5
-    ),
+    rules=st.dictionaries(st.sampled_from(RULED), rules, max_size=5),
     otherwise=rules,
     scope=st.sampled_from(["stage", "job"]),
     crash_is_failure=st.booleans(),
@@ -848,10 +846,14 @@ def test_the_servers_word_that_it_is_useless_fails_no_item_where_the_credential_
     assert decided(refused, policy=heeding).why.rule == "heed_server"
 
 
-OF_ONE_JOB = [kind for kind in Kind if KINDS[kind].scope is PauseScope.JOB]
+@pytest.mark.parametrize("kind", [one for one in RULED if KINDS[one].scope is not PauseScope.JOB])
+def test_the_servers_word_that_it_is_useless_fails_no_item_where_others_are_held_too(kind):
+    refused = Failure(kind, "test", server_says=False)
+    decision = decided(refused, policy=Policy("p", otherwise="hold"))
+    assert (type(decision), decision.hold) == (Retry, Hold(KINDS[kind].scope))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OF_ONE_JOB if kind is not Kind.WORKER_LOST])
+@pytest.mark.parametrize("kind", [one for one in RULED if KINDS[one].scope is PauseScope.JOB])
 def test_the_servers_word_that_it_is_useless_ends_what_is_held_for_nobody_else(kind):
     holding = Policy("p", otherwise="hold")
     refused = Failure(kind, "test", server_says=False)

@@ -17,7 +17,7 @@ from perdure.rules.backoff import Backoff
 from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.evidence import evidence_of
-from perdure.rules.policy import FAIL, RETRY, Action, HintMode, Hints, Policy, Rule, Scope
+from perdure.rules.policy import FAIL, RETRY, RULED, Action, HintMode, Hints, Policy, Rule, Scope
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.rule_choice import kinds_left, rule_for
 from perdure.rules.vocabulary import Vocabulary
@@ -87,6 +87,7 @@ WRONG = [
         lambda: Policy("p", rules={"worker_lost": FAIL}),
         ["rules", "'worker_lost'", "crashes_max", "crash_is_failure"],
     ),
+    (lambda: Policy("p", retriable=["worker_lost"]), ["retriable", "'worker_lost'", "crashes_max"]),
     (lambda: Policy("p", rules={"slow": RETRY}), ["rules", "'slow'", "rate_limited", "transient"]),
     (lambda: Rule("repeat"), ["rule.action", "'repeat'", "fail, hand_over, hold, retry, wait"]),
     (lambda: Rule("retry", attempts_max=0), ["rule.attempts_max", "0", "between 1 and"]),
@@ -181,7 +182,7 @@ def test_a_group_is_laid_over_the_rules_of_the_policy_below():
 
 def test_the_kinds_that_nobody_speaks_about_are_known():
     assert Kind.AMBIGUOUS in kinds_left(Policy("p", rules={"network": "retry"}))
-    assert kinds_left(Policy("p", rules=dict.fromkeys(set(Kind) - {Kind.WORKER_LOST}, FAIL))) == ()
+    assert kinds_left(Policy("p", rules=dict.fromkeys(RULED, FAIL))) == ()
     assert kinds_left(Policy("p", retriable="all")) == ()
     for kind in kinds_left(preset("standard")):
         assert ruled(preset("standard"), kind)[1] == "otherwise"

@@ -192,6 +192,7 @@ def test_a_job_is_shown_with_the_converters_names_through_its_life(desk):
     desk.place.revive(desk.place.see(id))
     times = ("created_at", '"queuedAt"', "started_at", "updated_at")
     assert desk.converter(id, *times) == (start, desk.clock.now(), first_at, desk.clock.now())
+    assert desk.converter(id, '"endedAt"') == (None,)
     assert desk.converter(id, *names[:2], *errors) == ("queued", 0, None, None, None, 0)
     desk.settle(success(desk.take(), desk.worker))
     assert desk.converter(id, "status", '"attemptCount"') == ("complete", 1)

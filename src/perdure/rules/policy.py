@@ -330,6 +330,14 @@ class Policy:
 NAMED: dict[str, Policy] = {}
 LOADERS: list[Callable[[str | FilePath], Policy]] = []  # put here by whoever may read files
 
+RULED = tuple(
+    kind for kind in Kind if kind is not Kind.WORKER_LOST
+)  # the kinds of which rules speak
+_NO_RULE = (
+    "'worker_lost', which no rule answers; how often a crash is tried again is crashes_max, "
+    "and crash_is_failure counts it among the failures"
+)
+
 
 def policy_of(policy: object) -> Policy:
     """The policy that another one is based on: a preset's name, or a policy."""
@@ -350,15 +358,12 @@ def rules_by_kind(rules: Mapping[Any, Any]) -> dict[Kind, Rule]:
         if name in GROUPS:
             grouped |= dict.fromkeys(sorted(GROUPS[name]), _rule(f"rules.{name}", value))
         elif name == Kind.WORKER_LOST:
-            raise ConfigError(
-                "rules names 'worker_lost', which no rule answers; how often a crash is tried again is crashes_max, "
-                "and crash_is_failure counts it among the failures"
-            )
+            raise ConfigError(f"rules names {_NO_RULE}")
         elif name in tuple(Kind):
             own[Kind(name)] = _rule(f"rules.{name}", value)
         else:
             raise ConfigError(
-                f"rules names {name!r}, which is no kind of failure; {nearest(str(name), tuple(Kind))}; "
+                f"rules names {name!r}, which is no kind of failure; {nearest(str(name), RULED)}; "
                 f"or a group of kinds: {', '.join(GROUPS)}"
             )
     return grouped | own
@@ -383,4 +388,6 @@ def _retriable(value: object) -> Retriable:
             raise ConfigError(
                 f"retriable holds {one!r}; give HTTP statuses, exception names or failure kinds"
             )
+        if one == Kind.WORKER_LOST:
+            raise ConfigError(f"retriable holds {_NO_RULE}")
     return tuple(value)

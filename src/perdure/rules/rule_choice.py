@@ -2,7 +2,7 @@
 
 from perdure.model.kinds import Kind
 from perdure.model.verdicts import Failure
-from perdure.rules.policy import FAIL, RETRY, Policy, Rule
+from perdure.rules.policy import FAIL, RETRY, RULED, Policy, Rule
 
 
 def rule_for(policy: Policy, failure: Failure) -> tuple[Rule, str]:
@@ -21,7 +21,7 @@ def kinds_left(policy: Policy) -> tuple[Kind, ...]:
     """The kinds that no rule and no list of the policy speaks about, and ``otherwise`` answers."""
     if policy.retriable is not None:
         return ()
-    return tuple(kind for kind in Kind if kind not in policy.rules and kind is not Kind.WORKER_LOST)
+    return tuple(kind for kind in RULED if kind not in policy.rules)
 
 
 def kinds_unlisted(policy: Policy) -> tuple[Kind, ...]:
@@ -29,11 +29,7 @@ def kinds_unlisted(policy: Policy) -> tuple[Kind, ...]:
     names = policy.retriable
     if names is None or names == "all":
         return ()
-    return tuple(
-        kind
-        for kind in Kind
-        if kind not in policy.rules and kind is not Kind.WORKER_LOST and kind.value not in names
-    )
+    return tuple(kind for kind in RULED if kind not in policy.rules and kind.value not in names)
 
 
 def is_listed(policy: Policy, failure: Failure) -> bool:

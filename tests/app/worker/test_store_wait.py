@@ -137,6 +137,15 @@ def test_a_server_without_pipelines_waits_too(start, line, database):
     server.told("store_back")
 
 
+@pytest.mark.story
+def test_an_option_that_cannot_be_is_told_before_the_wait(start, line, database):
+    options = ("--rate-per-owner", "nonsense")
+    server = start(line.url(database), *options, serves=True, store_wait_s=3600)
+    assert server.ended() == 2
+    (said,) = server.lines()
+    assert "rate_per_owner is 'nonsense'" in said
+
+
 def test_a_signal_that_comes_while_the_wait_is_told_ends_it(line, database):
     """It strikes within an observer, whose own failures nobody minds."""
     orders = _Orders()

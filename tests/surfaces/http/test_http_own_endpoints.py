@@ -18,6 +18,7 @@ from perdure.http import (
     authorize,
     principal_of,
     refusal_answers,
+    request_id_of,
     take_bytes,
 )
 from perdure.model.operations import Deed
@@ -86,8 +87,12 @@ def own(app) -> TestClient:
     async def measure(request: Request) -> Response:
         return JSONResponse({"bytes": len(await take_bytes(request, 10))})
 
+    def name(request: Request) -> Response:
+        raise Refused("mine", request_id_of(request), status=409)
+
     routes = [
         Route("/mine", show),
+        Route("/named", name),
         Route("/fail/{what}", fail),
         Route("/body", measure, methods=["POST"]),
     ]
@@ -107,6 +112,14 @@ def test_an_endpoint_of_ones_own_lets_in_whom_the_api_lets_in_and_says_the_same(
         assert told.json() == api.json()
         assert told.status_code == api.status_code in (401, 403)
         assert told.headers == api.headers
+
+
+def test_a_request_without_an_id_has_one_and_the_same_for_its_job_and_its_error(own):
+    answers = [own.get("/named") for _ in range(2)]
+    ids = {answer.json()["detail"] for answer in answers}
+    assert ids == {answer.json()["request_id"] for answer in answers}
+    assert ids == {answer.headers["x-request-id"] for answer in answers}
+    assert len(ids) == 2
 
 
 @pytest.mark.parametrize(

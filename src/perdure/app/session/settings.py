@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -154,7 +155,10 @@ def _may_be_called(text: str) -> bool:
         return True
     try:
         parts = urlsplit(text)
-        return bool(parts.hostname) and parts.port != 0 and text.isprintable()
+        host = (parts.hostname or "").encode("idna").decode()
+        if not host.strip("0123456789."):
+            IPv4Address(host)
+        return parts.port != 0 and text.isprintable() and " " not in text
     except ValueError:
         return False
 

@@ -84,6 +84,12 @@ def serve(
     session = load_session(app)
     host = session.settings.with_given({"serve_host": serve_host}, given_as="option")["serve_host"]
     write_server_log(session)
+    limits = HttpLimits(
+        rate_per_owner=rate_per_owner,
+        open_jobs_per_owner=open_jobs_per_owner or None,
+        requests_max=requests_max,
+    )
+    api = api_of(session, hosts=(*_LOOPBACK, "[::1]", host, *names), limits=limits)
     # also while the store is away; uvicorn raises it once more at its end, and our worker still gives back what it holds
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if not _lets_others_in(session) and host not in _LOOPBACK:
@@ -91,12 +97,6 @@ def serve(
             f"--host {host} is reached from other machines, and this store has no token that is good; make one first: "
             + command("perdure token create --name … --owner … --scope submit")
         )
-    limits = HttpLimits(
-        rate_per_owner=rate_per_owner,
-        open_jobs_per_owner=open_jobs_per_owner or None,
-        requests_max=requests_max,
-    )
-    api = api_of(session, hosts=(*_LOOPBACK, "[::1]", host, *names), limits=limits)
     config = uvicorn.Config(
         api,
         host=host,

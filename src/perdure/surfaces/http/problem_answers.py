@@ -43,9 +43,11 @@ def tell(error: Exception, request_id: str, *, away: bool = False) -> Response:
 
 
 def request_id_of(request: Request) -> str:
-    """The caller's own, if it is sane; else a new one."""
-    given = request.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else str(uuid4())
+    """The caller's own, if it is sane; else a new one, which this request keeps however often it is asked for."""
+    if not hasattr(request.state, "perdure_request_id"):
+        given = request.headers.get("x-request-id", "")
+        request.state.perdure_request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
+    return str(request.state.perdure_request_id)
 
 
 def checked(principal: Principal | None, scope: AccessScope, told: str) -> Principal:
