@@ -55,7 +55,7 @@ def too_large(why: str) -> Refused:
 @asynccontextmanager
 async def files_of(request: Request, bytes_max: int) -> AsyncIterator[list[UploadFile]]:
     """The files that a request brings; they are gone at the end of the block."""
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         yield []
         return
     try:

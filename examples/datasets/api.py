@@ -6,7 +6,7 @@ API for operators.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from perdure import Item, JobView, NotChangeable, Run
+from perdure import Item, JobView, NotChangeable, Run, RunUnfinished
 from perdure.http import AccessScope, Refused, asgi, authorize, refusal_answers, take_bytes
 
 BODY_BYTES_MAX = 8_000_000
@@ -140,20 +140,19 @@ def correct_samples(request: Request) -> Response:
     seen = app.jobs.preview_retry(count_max=view.counts.failed + 1, **meant)
     left = dict.fromkeys(seen.keys_unknown, "it is no dead letter of this data set")
     redrive = app.jobs.retry(by=view.owner, **meant)
-    done = redrive.wait(wait_s=WAIT_S_MAX)
+    with suppress(RunUnfinished):  # a worker goes on with it
+        redrive.wait(wait_s=WAIT_S_MAX)
     left |= {str(app.job(one.job_id).view().key): one.why for one in redrive.refusals()}
     told = {payloads[key]["id"]: why for key, why in left.items()}
-    return answer({"redrive": redrive.id, "taken": done.done, "left": told}, 202)
+    return answer({"redrive": redrive.id, "taken": redrive.view().done, "left": told}, 202)
 
 
 def list_samples(request: Request) -> Response:
     """GET /v1/samples?dataset=…&status=dlq&limit=50&before=…, newest first."""
     tenant, asked = tenant_of(request, READ), query_of(request)
     run = app.get_run(asked.dataset, owner=tenant)
-    state = STATES.get(asked.status)
-    found = app.jobs.list(
-        run=run.no, owner=tenant, state=state, limit=asked.limit, before=asked.before
-    )
+    some = {"state": STATES.get(asked.status), "limit": asked.limit, "before": asked.before}
+    found = app.jobs.list(run=run.no, owner=tenant, **some)
     after = found[-1].no if len(found) == asked.limit else None
     return answer({"samples": [sample_shown(one) for one in found], "next": after})
 

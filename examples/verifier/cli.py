@@ -200,11 +200,11 @@ def errors(as_json: bool, **chosen: Any) -> None:
     tell(told, [line.format(**group) for group in told], as_json=as_json)
 
 
-@admin.command(params=[RUN, CLEAR, FORCE])
+@admin.command(params=[RUN, CLEAR, DRY_RUN, FORCE])
 def reset_run(run_id: str, **asked: bool) -> None:
     """Have a run verified again."""
     verifier = opened()
-    reset_all(verifier, [find_run(verifier, run_id)], dry_run=False, **asked)
+    reset_all(verifier, [find_run(verifier, run_id)], **asked)
 
 
 @admin.command("reset", params=[*FILTERS, CLEAR, DRY_RUN, FORCE])

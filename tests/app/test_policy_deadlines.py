@@ -122,17 +122,20 @@ def test_a_job_in_flight_is_judged_by_the_numbers_of_today_without_a_migration(u
     seen = {}
     for attempts_max in (5, 2):
         app = App(url)
-        pipe = flaky(app, before)
+        patient = replace(before, backoff=Backoff("fixed", base_s=3_600.0, cap_s=None))
+        pipe = flaky(app, patient)
         ref = pipe.enqueue(1)
+        worked_off(app)
         app.close()
         changed = App(url)  # the next release: another number, the same table
         flaky(changed, replace(before, version=2, attempts_max=attempts_max))
+        changed.job(ref.id).run_now()
         worked_off(changed)
         job = changed._session.opened.reader.job(ref.id)
         attempts = changed._session.opened.reader.attempts(job.no)
         seen[attempts_max] = (job.failed_reason, len(attempts), {one.policy for one in attempts})
         changed.close()
     assert seen == {
-        5: (FailedReason.EXHAUSTED, 5, {"mine/2"}),
-        2: (FailedReason.EXHAUSTED, 2, {"mine/2"}),
+        5: (FailedReason.EXHAUSTED, 5, {"mine/1", "mine/2"}),
+        2: (FailedReason.EXHAUSTED, 2, {"mine/1", "mine/2"}),
     }

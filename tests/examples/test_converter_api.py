@@ -350,7 +350,10 @@ def test_a_retry_is_for_the_owner_of_a_failed_file_whose_pdf_is_there(converter)
     upload = converter.job(job_id).view().key
     (converter.uploads / f"{upload}.pdf").unlink()
     assert not ann.jobs()[job_id]["retryable"]
+    version = converter.converter.files.find(job_id, converter.job(job_id).view().owner)["version"]
     assert error_in(ann.post(f"/api/jobs/{job_id}/retry")) == (404, "EXPIRED")
+    told = converter.converter.files.find(job_id, converter.job(job_id).view().owner)
+    assert told["version"] != version  # so an open page draws the row anew
     # The engine would have said so, too.
     with pytest.raises(Exception, match="its source is gone"):
         converter.job(job_id).retry()

@@ -1,6 +1,7 @@
 """The READMEs of the examples: complete, with files and tests that are there, and as long as they say."""
 
 import re
+import subprocess
 from typing import NamedTuple
 
 import pytest
@@ -64,7 +65,7 @@ GATEWAY = Example(
     + [f"PC-004.{n}" for n in (1, 2, 3, 4, "api")]
     + ["R141", "D10"],
     ("scripted.py", "demo.py"),
-    765,
+    755,
 )
 
 
@@ -97,6 +98,20 @@ def test_every_rule_has_a_row_and_no_rule_has_two(example):
 def test_its_rows_are_those_rules_in_their_order_and_no_others(example):
     page = page_of(example)
     assert rules(page) == example.asked
+
+
+@EXAMPLES
+def test_make_runs_its_demonstration_and_with_faults_where_that_is_an_option(example):
+    recipe = ["make", "-s", "-n", "-C", str(ROOT), f"example-{example.name}"]
+    made = subprocess.run(recipe, capture_output=True, text=True, check=True).stdout
+    program = rf"examples[./]{example.name}[./]demo(\.py)?( --faults)?$"
+    found = [re.search(program, line) for line in made.splitlines() if "python" in line]
+    wanted = (
+        [None, " --faults"]
+        if "--faults" in (folder_of(example) / "demo.py").read_text()
+        else [None]
+    )
+    assert [one and one[2] for one in found] == wanted, made
 
 
 @EXAMPLES

@@ -167,6 +167,8 @@ def test_a_reset_asks_first_and_a_dry_run_does_nothing(trial, run):
     assert (status, "1 run would be verified again" in said) == (0, True)
     assert run("admin", "reset", "--class", "final", answer="n")[0] == 130
     assert run("admin", "reset-run", "r1", answer="n")[0] == 130
+    status, said = run("admin", "reset-run", "r1", "--dry-run")
+    assert (status, "1 run would be verified again" in said) == (0, True)
     assert trial.row("r1").status == "error"
     assert run("admin", "reset", "--class", "rate_limited")[1] == "0 runs would be verified again\n"
     assert run("admin", "reset", "--class", "final", answer="y")[1].endswith("r1 begins anew\n")

@@ -22,8 +22,10 @@ CLOCKS = {
         "clock_gettime",
     )
     for unit in ("", "_ns")
-}
-_MAY_MEASURE = re.compile(r"\btime\.[a-z_]+\(|^from time import", re.MULTILINE)
+} | {"datetime.datetime.now", "os.times", "resource.getrusage"}
+_MAY_MEASURE = re.compile(
+    r"\btime\.[a-z_]+\(|^from time import|\.now\(|\btimes\(|\bgetrusage\(", re.MULTILINE
+)
 
 
 class Spans:
@@ -116,7 +118,7 @@ def test_no_test_asserts_that_something_was_quick_enough():
     assert not offences, told(offences)
 
 
-HEAD = "import time\nfrom time import perf_counter\n\ndef test_it():\n    began = time.monotonic()\n    work()\n"
+HEAD = "import resource\nimport time\nfrom datetime import UTC, datetime\nfrom time import perf_counter\n\ndef test_it():\n    began = time.monotonic()\n    work()\n"
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,8 @@ HEAD = "import time\nfrom time import perf_counter\n\ndef test_it():\n    began 
         "    found = []\n    found.append(time.monotonic() - began)\n    assert max(found) < 5",
         "    assert 0.1 <= time.monotonic() - began < 5",
         "    assert took_s() < 5\n\ndef took_s():\n    return time.process_time() - 1.0",
+        "    assert (datetime.now(UTC) - began).total_seconds() < 5",
+        "    assert resource.getrusage(0).ru_utime - before < 5",
     ],
 )
 def test_a_bound_on_time_is_caught(body):

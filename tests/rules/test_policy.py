@@ -18,6 +18,7 @@ from perdure.rules.classify import classify
 from perdure.rules.decide import FLOWING, Standing, decide
 from perdure.rules.evidence import evidence_of
 from perdure.rules.policy import FAIL, RETRY, RULED, Action, HintMode, Hints, Policy, Rule, Scope
+from perdure.rules.policy_form import policy_from
 from perdure.rules.presets import PRESETS, preset
 from perdure.rules.rule_choice import kinds_left, rule_for
 from perdure.rules.vocabulary import Vocabulary
@@ -178,6 +179,12 @@ def test_a_group_is_laid_over_the_rules_of_the_policy_below():
     assert mine.rules[Kind.INVALID_OUTPUT] == mine.rules[Kind.TRUNCATED_OUTPUT] == FAIL
     assert mine.rules[Kind.AUTH] == RETRY
     assert mine.rules[Kind.BILLING] == preset("standard").rules[Kind.BILLING]
+
+
+def test_a_list_of_what_is_retried_may_name_a_group():
+    listed = Policy("p", retriable=[503, "transient"]).retriable
+    assert listed == (503, *sorted(GROUPS["transient"]))
+    assert policy_from({"name": "p", "retriable": [503, "transient"]}).retriable == listed
 
 
 def test_the_kinds_that_nobody_speaks_about_are_known():

@@ -382,6 +382,7 @@ def _retriable(value: object) -> Retriable:
         return value
     if not isinstance(value, list | tuple):
         raise ConfigError(f"retriable is {value!r}; give 'all', 'none' or a list")
+    listed: list[str | int] = []
     for one in value:
         status = isinstance(one, int) and not isinstance(one, bool) and 100 <= one <= 599
         if not status and not (isinstance(one, str) and one):
@@ -390,4 +391,5 @@ def _retriable(value: object) -> Retriable:
             )
         if one == Kind.WORKER_LOST:
             raise ConfigError(f"retriable holds {_NO_RULE}")
-    return tuple(value)
+        listed += sorted(GROUPS[one]) if one in GROUPS else [one]
+    return tuple(listed)

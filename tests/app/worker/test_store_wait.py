@@ -167,6 +167,14 @@ def test_a_database_that_is_not_there_is_not_waited_for(start, database):
     assert "createdb" in line
 
 
+@pytest.mark.story
+def test_a_folder_that_is_not_there_is_not_waited_for(start, tmp_path):
+    worker = start(f"sqlite:///{tmp_path}/none/jobs.db", "--store-wait", "3600")
+    assert worker.ended() == 11
+    (line,) = worker.lines()
+    assert "none" in line
+
+
 @pytest.mark.parametrize(("wait_s", "told"), [("0.3", 1), ("0", 0)])
 def test_after_the_wait_the_error_is_that_of_one_that_did_not_wait(line, database, wait_s, told):
     notes, config = Notes(), load({}, store_wait_s=wait_s)

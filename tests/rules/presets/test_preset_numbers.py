@@ -6,6 +6,7 @@ version, write the record, and add a row; the failure says the digest.
 
 import hashlib
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,13 @@ NUMBERS = (
 )  # fmt: skip
 
 LATER = ("weak_share",)  # numbers that older versions did not have, and whose absence says the same
+WORDS = ("name", "version", "vocabulary", "own_delay")  # no preset has an own_delay
 
 # label: (digest of the numbers, the record that introduced them)
 KNOWN: dict[str, tuple[str, str]] = {
     "standard/1": ("9556b47fd2c81a0a", "0018"),
     "standard/2": ("6175b527fe7902ef", "0019"),
+    "standard/3": ("0cfe084a1100af05", "0043"),
     "reports/1": ("063bcda5fa70d86d", "0018"),
     "converter/1": ("a26a84c325069d9a", "0018"),
     "datasets/1": ("d796ce0f5f33649b", "0018"),
@@ -71,6 +74,11 @@ def complaint(policy: Policy) -> str | None:
     if known[0] != digest(policy):
         return f"the numbers of {policy.label} have changed; give it a new version and a record"
     return None
+
+
+def test_every_field_of_a_policy_is_a_number_or_is_known_not_to_be_one():
+    assert {*NUMBERS, *LATER, *WORDS} == {one.name for one in fields(Policy)}
+    assert [name for name in PRESETS if preset(name).own_delay is not None] == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -120,7 +128,7 @@ def test_the_documents_say_so():
         {"backoff": Backoff(base_s=3.0)},
         {"rules": {}},
         {"version": 1},
-        {"version": 3},
+        {"version": 4},
         {"weak_share": 0.5},
         {"weak_share": None},
         {"matches": (Match(Kind.AUTH, code="E_KEY"),)},

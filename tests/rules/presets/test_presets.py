@@ -259,8 +259,8 @@ def test_every_preset_has_a_reason_and_names_the_rules_it_implements(name):
     found = PRESETS[name]
     assert len(found.reason) > 60
     assert found.implements
-    changed = ("standard", "gateway-worker", "gateway-costly")
-    assert found.policy.version == (2 if name in changed else 1)
+    versions = {"standard": 3, "gateway-worker": 2, "gateway-costly": 2}
+    assert found.policy.version == versions.get(name, 1)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "standard"])

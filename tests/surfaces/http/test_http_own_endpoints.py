@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
-from perdure import NotCancellable, StoreUnavailable, UnknownName
+from perdure import NotCancellable, RunUnfinished, StoreUnavailable, UnknownName
 from perdure.app.surface.access import revoke_token, tokens
 from perdure.http import (
     AccessScope,
@@ -70,6 +70,7 @@ RAISED = {
     "ours": Refused("too_large"),
     "unknown": UnknownName("there is no job 'of bob'"),
     "ended": NotCancellable("it has ended"),
+    "unfinished": RunUnfinished("it goes on"),
     "away": Away("10.0.0.1 is away"),
     "store": StoreUnavailable("10.0.0.1 is away"),
     "bug": ZeroDivisionError("secret"),
@@ -129,6 +130,7 @@ def test_a_request_without_an_id_has_one_and_the_same_for_its_job_and_its_error(
         ("ours", 413, "too_large"),
         ("unknown", 404, "not_found"),
         ("ended", 409, "not_cancellable"),
+        ("unfinished", 409, "run_unfinished"),
         ("away", 503, "store_error"),
         ("store", 503, "store_error"),
         ("bug", 500, "internal"),

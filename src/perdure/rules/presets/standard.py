@@ -7,13 +7,17 @@ from perdure.rules.presets.preset import Preset
 
 _ONCE_MORE = Rule(Action.RETRY, attempts_max=2)
 _RESAMPLE = Rule(Action.RETRY, attempts_max=3)
-# A person has to act; until then nobody behind the credential calls.
-_HOLD = Rule(Action.HOLD, backoff=Backoff(Curve.EXPONENTIAL, base_s=60.0, factor=2.0, cap_s=3600.0))
+# A person has to act; until then nobody behind the credential calls, and no item is to blame.
+_HOLD = Rule(
+    Action.HOLD,
+    backoff=Backoff(Curve.EXPONENTIAL, base_s=60.0, factor=2.0, cap_s=3600.0),
+    heed_server=False,
+)
 
 STANDARD = Preset(
     Policy(
         name="standard",
-        version=2,
+        version=3,
         attempts_max=5,
         weak_share=0.25,
         backoff=Backoff(Curve.EXPONENTIAL, base_s=2.0, factor=2.0, cap_s=300.0),

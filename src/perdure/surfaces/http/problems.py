@@ -83,7 +83,9 @@ def refusal_of(error: Exception) -> Refused:
         return Refused("not_found")
     if isinstance(error, StoreError):
         return Refused("store_error", retry_after="5")
-    if isinstance(error, CallerError | NoResult):
+    if isinstance(error, NoResult):  # nobody's fault, so of an endpoint that has let it pass
+        return Refused(error.code, _line(error), status=error.http_status)
+    if isinstance(error, CallerError):
         return Refused(error.code if error.code in CODES else "caller_error", _line(error))
     return Refused("internal")
 
