@@ -216,7 +216,11 @@ def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
     for cursor in ("1@" + "9" * 24, "1@2030-01-01T00:00:00.0", "x"):
         assert problem(ann.get("/api/jobs", params={**asked, "cursor": cursor})) == "bad_request"
     for since in ("0", "0.5", "yesterday", "2020-01-01T00:00:00", "2020-01-01"):
-        assert problem(ann.get("/api/jobs", params={"since": since})) == "bad_request", since
+        for cursor in (None, UNKNOWN, f"{UNKNOWN}@2020-01-01T00:00:00.000Z"):
+            odd = {"since": since} | ({} if cursor is None else {"cursor": cursor})
+            assert problem(ann.get("/api/jobs", params=odd)) == "bad_request", odd
+    lost = ann.get("/api/jobs", params={**asked, "cursor": UNKNOWN})
+    assert problem(lost) == "cursor_too_old"
     admin = client("admin", owner="")
     assert problem(admin.get("/api/jobs", params=asked)) == "caller_error"
     assert len(admin.get("/api/jobs", params={**asked, "owner": "ann"}).json()["jobs"]) == 2

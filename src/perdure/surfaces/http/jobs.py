@@ -222,15 +222,15 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
     id, _, moment = (query.cursor or "").partition("@")
+    asked, begun = (_moment(one) if one else None for one in (query.since, moment))
     number = number_at(reader.job(id, owner=owner)) if id else None
-    if query.since is None:
+    if asked is None:
         found = reader.jobs(meant, limit=query.limit, before=number)
         after = found[-1].id if len(found) == query.limit else None
         return HttpAnswer(JobPage(job_answers(call.session, found), active, after))
     if owner is None:
         raise Refused("caller_error", "changes are listed by owner; name one")
-    since = _moment(moment or query.since)
-    changed = reader.jobs_changed(meant, since=since, after=number or 0, limit=query.limit)
+    changed = reader.jobs_changed(meant, since=begun or asked, after=number or 0, limit=query.limit)
     after = None
     if len(changed) == query.limit:
         last = changed[-1]
