@@ -215,7 +215,7 @@ def test_what_has_changed_since_is_listed_oldest_change_first_in_pages(client):
     assert rest["next"] is None
     for cursor in ("1@" + "9" * 24, "1@2030-01-01T00:00:00.0", "x"):
         assert problem(ann.get("/api/jobs", params={**asked, "cursor": cursor})) == "bad_request"
-    for since in ("0", "0.5", "yesterday", "2020-01-01T00:00:00", "2020-01-01"):
+    for since in ("", "0", "0.5", "yesterday", "2020-01-01T00:00:00", "2020-01-01"):
         for cursor in (None, UNKNOWN, f"{UNKNOWN}@2020-01-01T00:00:00.000Z"):
             odd = {"since": since} | ({} if cursor is None else {"cursor": cursor})
             assert problem(ann.get("/api/jobs", params=odd)) == "bad_request", odd

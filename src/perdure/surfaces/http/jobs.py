@@ -222,7 +222,8 @@ def list_jobs(call: HttpCall) -> HttpAnswer:
     meant = jobs_listed(reader, states, chosen, strict=False)
     active = None if owner is None else reader.open_jobs(owner)
     id, _, moment = (query.cursor or "").partition("@")
-    asked, begun = (_moment(one) if one else None for one in (query.since, moment))
+    asked = None if query.since is None else _moment(query.since)
+    begun = _moment(moment) if moment else None
     number = number_at(reader.job(id, owner=owner)) if id else None
     if asked is None:
         found = reader.jobs(meant, limit=query.limit, before=number)
