@@ -196,7 +196,7 @@ class Site:
         if row["status"] != "failed":
             raise Refused("NOT_READY", ONLY_FAILED)
         if not self._is_kept(row):
-            self._files.close(row["upload"], delete=False)  # so that an open page learns of it
+            self._files.touch(row["upload"])  # so that an open page learns of it
             raise Refused("EXPIRED")
         try:
             self._app.job(row["id"]).retry(by="owner", reason="retried on the page")

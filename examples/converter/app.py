@@ -108,10 +108,9 @@ def make_converter(settings: Settings) -> Converter:
     def sweep(_item: None) -> dict[str, int]:
         return files.sweep()
 
-    def has_source(item: dict[str, str]) -> bool:
-        return files.is_kept(item["upload"])
-
-    conversions = app.pipeline("conversions", convert, source_exists=has_source)
+    conversions = app.pipeline(
+        "conversions", convert, source_exists=lambda item: files.is_kept(item["upload"])
+    )
     sweeps = app.pipeline("sweeps", sweep, queue="sweeps")
     app.every("10m", sweeps)
     return Converter(app, conversions, sweeps, files, client)

@@ -186,6 +186,10 @@ class Files:
         if delete:  # if we die before it, the sweep does it
             self._remove(upload)
 
+    def touch(self, upload: str) -> None:
+        """Let a row be among the changes."""
+        self.run("UPDATE converter_files SET changed_at = now() WHERE upload = %s", upload)
+
     def read_result(self, name: str, upload: str) -> bytes:
         """The XML, counted as a download; FileNotFoundError when it is no longer kept."""
         content = (self.results / name).read_bytes()

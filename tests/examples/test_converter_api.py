@@ -357,6 +357,8 @@ def test_a_retry_is_for_the_owner_of_a_failed_file_whose_pdf_is_there(converter)
     # The engine would have said so, too.
     with pytest.raises(Exception, match="its source is gone"):
         converter.job(job_id).retry()
+    assert ann.upload(pdf_of("whose")) == job_id  # the same file is the same job, and tried again
+    assert converter.job(job_id).wait(wait_s=FAR_S).state == "succeeded"
 
 
 def test_delete_cancels_what_is_in_work_and_removes_what_has_ended(converter):

@@ -1,6 +1,7 @@
 """The verifier's commands: what they tell, what they do, what they end with."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from examples.verifier.samples import make_save
 
 from tests.examples.converter_kit import until
 from tests.examples.verifier_kit import SEED, verifier_trial
+from tests.house.tree import ROOT
 
 # Of the companion document's table `runs`, but for game and category, which are names here, and bot_notified.
 COLUMNS = {"run_id", "submitted_date", "status", "error_message", "retry_count", "next_retry_at"} | {
@@ -285,3 +287,14 @@ def test_a_cleanup_removes_the_saves_of_what_has_ended_and_takes_errors_off_the_
     assert {one.name for one in saves.iterdir()} == {f"{waiting[0]}.save"}
     assert {row.run_id for row in all_runs(trial.verifier)} == {"good", "waits"}
     assert trial.discover() == 0
+
+
+def test_a_library_that_is_missing_is_a_technical_error_and_no_verdict():
+    without = "import runpy, sys; sys.modules['yaml'] = None; runpy.run_module('examples.verifier', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", without], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (20, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.rstrip().endswith("pip install perdure httpx2 pyyaml")
+    assert len(done.stderr.splitlines()) == 1

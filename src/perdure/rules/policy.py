@@ -168,7 +168,7 @@ class Policy:
 
     A kind with a rule follows its rule; ``rules`` may also name a group of kinds (``transient``), which stands
     for those of its kinds that are not named beside it. Any other follows ``retriable``, if that is given: ``all``,
-    ``none``, or a list of HTTP statuses, exception names and kinds; what the list does not name fails. Without a
+    ``none``, or a list of HTTP statuses, exception names, kinds and groups of kinds; what the list does not name fails. Without a
     ``retriable``, any other follows ``otherwise``; the two do not go together. ``matches`` come before the built-in table that names kinds. ``own_delay`` is a
     function of your own, (failures, kind) → seconds; it exists in Python only.
     """
@@ -330,9 +330,8 @@ class Policy:
 NAMED: dict[str, Policy] = {}
 LOADERS: list[Callable[[str | FilePath], Policy]] = []  # put here by whoever may read files
 
-RULED = tuple(
-    kind for kind in Kind if kind is not Kind.WORKER_LOST
-)  # the kinds of which rules speak
+# The kinds of which rules speak.
+RULED = tuple(kind for kind in Kind if kind is not Kind.WORKER_LOST)
 _NO_RULE = (
     "'worker_lost', which no rule answers; how often a crash is tried again is crashes_max, "
     "and crash_is_failure counts it among the failures"
@@ -387,7 +386,7 @@ def _retriable(value: object) -> Retriable:
         status = isinstance(one, int) and not isinstance(one, bool) and 100 <= one <= 599
         if not status and not (isinstance(one, str) and one):
             raise ConfigError(
-                f"retriable holds {one!r}; give HTTP statuses, exception names or failure kinds"
+                f"retriable holds {one!r}; give HTTP statuses, exception names, failure kinds or groups of them"
             )
         if one == Kind.WORKER_LOST:
             raise ConfigError(f"retriable holds {_NO_RULE}")

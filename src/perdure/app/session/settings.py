@@ -48,7 +48,7 @@ class Alias:
     ``setting`` is the name of one of Perdure's, or a `Setting` of the application's own. ``key`` has dots between the
     tables of the file and the key. ``unit`` is the one in which the application has a setting of seconds: ms, s, min, h
     or d. One that is ``needed`` must be set by somebody, and not be empty; ``begins`` are the ways in which it may begin,
-    and one that begins with http must have a host, and a port that there can be.
+    and one that begins with http must be an address: with a host, a port that there can be, and no blank.
     """
 
     setting: str | Setting[Any]
@@ -155,9 +155,9 @@ def _may_be_called(text: str) -> bool:
         return True
     try:
         parts = urlsplit(text)
-        host = (parts.hostname or "").encode("idna").decode()
+        host = (parts.hostname or "").encode("idna").decode()  # refuses what is no name
         if not host.strip("0123456789."):
-            IPv4Address(host)
+            IPv4Address(host)  # refuses what is none, as it does an empty one
         return parts.port != 0 and text.isprintable() and " " not in text
     except ValueError:
         return False
