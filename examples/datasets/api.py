@@ -140,7 +140,7 @@ def correct_samples(request: Request) -> Response:
     seen = app.jobs.preview_retry(count_max=view.counts.failed + 1, **meant)
     left = dict.fromkeys(seen.keys_unknown, "it is no dead letter of this data set")
     redrive = app.jobs.retry(by=view.owner, **meant)
-    with suppress(RunUnfinished):  # a worker goes on with it
+    with suppress(RunUnfinished):  # done here, but where a worker was faster: it goes on
         redrive.wait(wait_s=WAIT_S_MAX)
     left |= {str(app.job(one.job_id).view().key): one.why for one in redrive.refusals()}
     told = {payloads[key]["id"]: why for key, why in left.items()}

@@ -101,19 +101,6 @@ def test_a_correction_says_which_samples_were_no_dead_letters(front, acme):
     assert (told.status_code, told.json()["detail"]) == (400, "$.samples: an id stands twice")
 
 
-def test_a_correction_that_takes_longer_than_the_wait_is_accepted_all_the_same(
-    front, acme, datasets, monkeypatch
-):
-    monkeypatch.setattr(datasets.modules["api"], "WAIT_S_MAX", 0.0)
-    id = begin(front, acme, "patient", {"id": "n1", "text": None})
-    ended(front, acme, id)
-    told = front.put("/v1/samples", headers=acme, json={"dataset": id, "samples": [note(1)]})
-    assert told.status_code == 202
-    assert set(told.json()) == {"redrive", "taken", "left"}
-    show = f"/v1/datasets/{id}"
-    until("it is done", lambda: front.get(show, headers=acme).json()["succeeded"] == 1, within_s=WAIT_S)  # fmt: skip
-
-
 def test_samples_are_taken_all_or_none(front, acme):
     id = begin(front, acme, "whole", note(1))
     for bad, status, named in (
